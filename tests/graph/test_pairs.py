@@ -14,6 +14,9 @@ import everview as ev
 from everview import col, lit
 from everview.errors import InputError, LoopError, MemoryLimitError
 from everview.graph import Graph
+from everview.kernels import make
+from everview.kernels.frontier import forest as forest_k
+from everview.kernels.frontier import meeting as meeting_k
 from everview.kernels.frontier import pairs as pairs_k
 from tests.graph.test_trees import INTS, STRINGS, _apply, _without_memory, drawn, schemas
 from tests.graph.twins import Tables, Twins, kept_as, random_step
@@ -197,6 +200,74 @@ def test_balls_are_small_and_shared() -> None:
     edge.insert([(0, 1, 1)])
     edge.insert([(0, 2, 1)])
     assert operator.about(pairs_k.PAIRS_ENTRIES) < 4_000 and len(far.rows()) == 1
+
+
+def held(operator: Any) -> dict[str, int]:
+    """Records there is room for: entries of both forests, balls, pairs; and of them, those that are free."""
+    forests = [make.peek(operator.context, field) for field in (meeting_k.PAIRS_AHEAD, meeting_k.PAIRS_BEHIND)]
+    return {
+        "entries": sum(make.peek(f, forest_k.FOREST_ENTRIES_N) for f in forests),
+        "free": sum(make.peek(f, forest_k.FOREST_FREE_N) for f in forests),
+        "balls": sum(make.peek(f, forest_k.FOREST_BALLS_N) for f in forests),
+        "pairs": make.peek(operator.context, meeting_k.PAIRS_N),
+    }
+
+
+def test_what_pairs_leave_behind_is_swept_up() -> None:
+    """Questions come and go, and edges change, a thousand times: there is room for little more than is in use."""
+    rows = some_edges(500, 2500)
+    db, edge, pair, far = session(rows)
+    dice = random.Random(2)
+    asked = [(dice.randrange(500), dice.randrange(500)) for _ in range(20)]
+    pair.insert(asked)
+    (operator,) = operators(db)
+    there, most = [tuple(r) for r in rows.tolist()], 0
+    for number in range(1000):
+        gone, new = there.pop(0), (dice.randrange(500), dice.randrange(500), dice.randrange(1, 11))
+        there.append(new)
+        with db.transaction():
+            edge.delete([gone])
+            edge.insert([new])
+            if number % 2:
+                pair.delete([asked.pop(0)])
+                asked.append((dice.randrange(500), dice.randrange(500)))
+                pair.insert([asked[-1]])
+        most = max(most, operator.about(pairs_k.PAIRS_ENTRIES))
+    now = held(operator)
+    assert now["pairs"] < 200 and now["balls"] < 400 and now["free"] > 0
+    assert now["entries"] <= 2 * most
+    assert sorted(far.rows()) == sorted(set(Graph(edge, weight="w").ask(asked))) and db.check() == []
+
+
+def test_memory_goes_back_when_most_pairs_are_gone() -> None:
+    db, edge, pair, far = session(some_edges(2000, 10_000))
+    asked = [(i, (i * 7919) % 2000) for i in range(300)]
+    pair.insert(asked)
+    (operator,) = operators(db)
+    full = operator.about(pairs_k.PAIRS_BYTES)
+    pair.delete(asked[2:])
+    for number in range(12):
+        edge.insert([(number, number + 1, 1)])
+    assert operator.about(pairs_k.PAIRS_BYTES) * 4 < full
+    assert sorted(far.rows()) == sorted(Graph(edge, weight="w").ask(asked[:2]))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(200, 230))
+def test_many_pairs_come_and_go(seed: int) -> None:
+    """Half of all changes ask or leave: records and entries are used again for others, in steps that fail, too."""
+    twins = Twins(schemas(int), distances)
+    dice = random.Random(seed)
+    nodes = tuple(range(8 + seed % 20))
+    draw = drawn(dice, nodes, (0, 1, 1, 2, 5))
+    for _ in range(150):
+        step = random_step(twins, dice, draw, 3 * len(nodes), most=10)
+        if dice.random() < 0.2:
+            with pytest.raises(InputError):
+                _apply(twins.dbs[0], twins.tables[0], step[0], absent=True)
+        twins.step(step)
+    twins.close()
 
 
 def test_a_budget_refuses_new_pairs_and_keeps_the_others() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 KINDS = {
     "same": forest_k.ALONG_SAME,
     "add": forest_k.ALONG_ADD,
+    "add float": forest_k.ALONG_ADD_FLOAT,
     "worst": forest_k.ALONG_WORST,
     "share": forest_k.ALONG_SHARE,
 }

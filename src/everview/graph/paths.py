@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from everview.graph.graph import Graph
 
 
+LAST_PLACE = 10_000.0
+"""Behind the place of the largest float."""
+
+
 def reach(g: Graph, sources: Collection) -> Collection:
     """See `Graph.reach`."""
     start = g.nodes_of(sources, "sources")
@@ -53,8 +57,9 @@ def sssp(g: Graph, sources: Collection, max_rounds: int | None = None) -> Collec
 def nearer(cost: Expression) -> Expression:
     """A place in the queue: eight for each doubling of the cost, whatever its unit (Meyer and Sanders' delta-stepping
     with buckets that grow). A node waits until those that may still make it nearer have had their turn, so most are
-    walked on from once."""
-    return when(cost > 0, (cost.cast(float).log2() * 8.0 + 512.0).floor().cast(int)).otherwise(0)
+    walked on from once. The last place is for costs that are infinite, or no number."""
+    place = least((cost.cast(float).log2() * 8.0 + 512.0).floor(), lit(LAST_PLACE))
+    return when(cost > 0, place.cast(int)).otherwise(0)
 
 
 def widest(g: Graph, sources: Collection) -> Collection:

@@ -19,12 +19,17 @@ because that would cost a step of a few microseconds a tenth of its time; but th
 to work on large ones (`alloc_with`), or for a second thread, whose work is always large. The same blocks are counted
 (CELL_TRACKED_WORDS), and may be limited (CELL_LIMIT, in words; 0: no limit). Tests set CELL_TRACK_FROM to 0, and
 CELL_FAIL_IN to have the n-th allocation fail.
+
+Blocks that grow for as long as a session lives (`reserve_lasting`, `zeros_lasting`) are *mapped* one by one when they
+are large: the system then moves them by name, not by word, and their pages come one by one as they are used. To double
+a gigabyte took half a second, in the middle of a step of microseconds.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -60,8 +65,13 @@ BLOCK_MAGIC = 0x45564D454D4F5259  # "EVMEMORY"
 BLOCK_TRACKED = 0x4556545241434B44  # "EVTRACKD"
 BLOCK_DEAD = 0x4445414444454144
 
-BLOCK_BORN, BLOCK_FOLLOWING, BLOCK_PREVIOUS, BLOCK_TRACKED_HEAD = -4, -5, -6, 6
-"""Words of a tracked block: the number of the call it was born in (0: whoever fails, it stays), its neighbours."""
+BLOCK_MAPPED, BLOCK_BORN, BLOCK_FOLLOWING, BLOCK_PREVIOUS, BLOCK_TRACKED_HEAD = -3, -4, -5, -6, 6
+"""Words of a tracked block: the bytes that are mapped for it (0: it is malloc's), the number of the call it was born in
+(0: whoever fails, it stays), its neighbours.
+"""
+
+MAPPED_FROM = 1 << 20 if sys.platform == "linux" else 2**60
+"""Words from which lasting blocks are mapped."""
 
 TOO_MANY_WORDS = 2**57  # words that nobody can have
 EVER = 2**62  # for `alloc_with`: whatever else is allocated is large
@@ -184,6 +194,37 @@ def _c_free(builder: Any, address: Any) -> None:
     builder.call(external(builder, "free", ir.VoidType(), POINTER), [builder.inttoptr(address, POINTER)])
 
 
+def _int(number: int, bits: int = 64) -> Any:
+    return ir.Constant(ir.IntType(bits), number)
+
+
+@primitive("int64(int64)")
+def _c_map(builder: Any, size: Any) -> Any:
+    """So many bytes of zeros, mapped; -1 if there are none. Readable, writable; private, of no file."""
+    if sys.platform != "linux":
+        return _int(-1)
+    small = ir.IntType(32)
+    function = external(builder, "mmap", POINTER, POINTER, WORD, small, small, small, WORD)
+    arguments = [builder.inttoptr(_int(0), POINTER), size, _int(3, 32), _int(0x22, 32), _int(-1, 32), _int(0)]
+    return builder.ptrtoint(builder.call(function, arguments), WORD)
+
+
+@primitive("int64(int64, int64, int64)")
+def _c_remap(builder: Any, address: Any, old: Any, new: Any) -> Any:
+    """Give a mapping another size, wherever it must go for that; -1 if there is no room."""
+    if sys.platform != "linux":
+        return _int(-1)
+    function = external(builder, "mremap", POINTER, POINTER, WORD, WORD, ir.IntType(32))
+    return builder.ptrtoint(builder.call(function, [builder.inttoptr(address, POINTER), old, new, _int(1, 32)]), WORD)
+
+
+@primitive("void(int64, int64)")
+def _c_unmap(builder: Any, address: Any, size: Any) -> None:
+    if sys.platform == "linux":
+        function = external(builder, "munmap", ir.IntType(32), POINTER, WORD)
+        builder.call(function, [builder.inttoptr(address, POINTER), size])
+
+
 @primitive("void(int64, int64, int64)")
 def raw_copy(builder: Any, target: Any, source: Any, words: Any) -> None:
     """memmove `words` words from address `source` to address `target`, unchecked."""
@@ -280,16 +321,12 @@ def _allowed(words):
     return limit == 0 or raw_load(c, CELL_TRACKED_WORDS) + words <= limit
 
 
-@shared
-def _alloc_tracked(words):
-    number = call_number()
-    start = 0
-    if _allowed(words):
-        start = _c_malloc((words + BLOCK_TRACKED_HEAD) * 8)
-    if start == 0:
-        return no_memory(words)
+@inner
+def _entered(start, words, number, mapped):
+    """The block that begins with its head at a place, in the list of all."""
     address = start + 8 * BLOCK_TRACKED_HEAD
     raw_store(address, BLOCK_BORN, number)
+    raw_store(address, BLOCK_MAPPED, mapped)
     raw_store(address, -2, BLOCK_TRACKED)
     raw_store(address, -1, words)
     _lock()
@@ -299,12 +336,27 @@ def _alloc_tracked(words):
 
 
 @shared
+def _alloc_tracked(words):
+    number = call_number()
+    start = 0
+    if _allowed(words):
+        start = _c_malloc((words + BLOCK_TRACKED_HEAD) * 8)
+    if start == 0:
+        return no_memory(words)
+    return _entered(start, words, number, 0)
+
+
+@shared
 def _free_tracked(address):
     _lock()
     _unlink(address)
     _unlock()
     raw_store(address, -2, BLOCK_DEAD)
-    _c_free(address - 8 * BLOCK_TRACKED_HEAD)
+    mapped = raw_load(address, BLOCK_MAPPED)
+    if mapped != 0:
+        _c_unmap(address - 8 * BLOCK_TRACKED_HEAD, mapped)
+    else:
+        _c_free(address - 8 * BLOCK_TRACKED_HEAD)
     return 0
 
 
@@ -399,6 +451,8 @@ if DEBUG:
             free(address)
         return new
 
+    grow_lasting = grow
+
 else:
     ld = raw_load
     st = raw_store
@@ -416,6 +470,51 @@ else:
         if address != 0:
             _free(address)
 
+    @inner
+    def _pages(words):
+        """The bytes that are mapped for a block."""
+        return ((words + BLOCK_TRACKED_HEAD) * 8 + 4095) & ~4095
+
+    @shared
+    def _map_zeros(words):
+        number = call_number()
+        start = -1
+        if _allowed(words):
+            start = _c_map(_pages(words))
+        if start == -1:
+            return no_memory(words)
+        return _entered(start, words, number, _pages(words))
+
+    @shared
+    def _grow_mapped(address, words, used):
+        mapped = raw_load(address, BLOCK_MAPPED) if raw_load(address, -2) == BLOCK_TRACKED else 0
+        if mapped == 0:
+            new = _map_zeros(words)
+            raw_copy(new, address, used)
+            _free(address)
+            return new
+        if not _allowed(words):
+            return no_memory(words)
+        _lock()
+        _unlink(address)
+        _unlock()
+        start = _c_remap(address - 8 * BLOCK_TRACKED_HEAD, mapped, _pages(words))
+        if start != -1:
+            return _entered(start, words, call_number(), _pages(words))
+        _lock()
+        _link(address)
+        _unlock()
+        return no_memory(words)
+
+    @inner
+    def grow_lasting(address, words, used):
+        """`grow` for a block that is there for as long as a session lives; see the module."""
+        if words < MAPPED_FROM:
+            return grow(address, words, used)
+        if address == 0:
+            return _map_zeros(words)
+        return _grow_mapped(address, words, used)
+
     @shared
     def _grow_tracked(address, words, used):
         if raw_load(address, -2) != BLOCK_TRACKED:
@@ -423,6 +522,8 @@ else:
             raw_copy(new, address, used)
             _free(address)
             return new
+        if raw_load(address, BLOCK_MAPPED) != 0:
+            return _grow_mapped(address, words, used)
         if not _allowed(words):
             return no_memory(words)
         _lock()
@@ -542,9 +643,34 @@ def reserve(ctx, field, count_field, width, rows):
 
 
 @inner
+def reserve_lasting(ctx, field, count_field, width, rows):
+    """`reserve` in a block that is there for as long as a session lives: it grows by a quarter when it is large."""
+    block = ld(ctx, field)
+    used = ld(ctx, count_field)
+    size = 0 if block == 0 else ld(block, 0)
+    if 1 + (used + rows) * width > size:
+        more = 2 * size if size < MAPPED_FROM else size + (size >> 2)
+        more = max(more, 1 + (used + rows) * width, 256)
+        block = grow_lasting(block, more, 0 if block == 0 else 1 + used * width)
+        st(block, 0, more)
+        st(ctx, field, block)
+    return block
+
+
+@inner
 def zeros(words):
     """A new block of zeros."""
     block = alloc(words)
     for i in range(words):
         st(block, i, 0)
     return block
+
+
+if DEBUG:
+    zeros_lasting = zeros
+else:
+
+    @inner
+    def zeros_lasting(words):
+        """A new block of zeros that is there for as long as a session lives."""
+        return zeros(words) if words < MAPPED_FROM else _map_zeros(words)

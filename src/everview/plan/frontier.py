@@ -17,14 +17,15 @@ from typing import Literal
 from everview.plan.nodes import Node, Types
 from everview.plan.spelled import spelled
 
-Along = Literal["same", "add", "worst", "share"]
+Along = Literal["same", "add", "add float", "worst", "share"]
 
 
 @dataclass(frozen=True, repr=False)
 class Rule:
     """How values go along edges: from column `near` to column `far` of input number `edges`.
 
-    An edge makes of a value itself ("same"), the sum with its weight ("add"), or the worse of both ("worst"); where
+    An edge makes of a value itself ("same"), the sum with its weight ("add", of floats "add float": added up from the
+    start of a path to its end, as a loop does), or the worse of both ("worst"); where
     values are added up, also the fraction `share` of it divided by the weight, to the nearest ("share"). The weight
     is a column, or a constant that is not negative. No offers come from values beyond `most_in`, and none beyond
     `most_out` are taken ("beyond" is above if the least is the best, else below). `states`: (column, from, to), it is
@@ -95,7 +96,8 @@ class Frontier(Node):
             return f"the distances of the pairs asked for, by {weight}, searched from both ends{within}"
         best = "total" if self.total else "largest" if self.largest else "least"
         what = "what is reached" if self.value is None else f"the {best} value"
-        along = {"same": "unchanged", "add": "plus a weight", "worst": "no better than a weight", "share": "in shares"}
+        along = {"same": "unchanged", "worst": "no better than a weight", "share": "in shares"}
+        along |= {"add": "plus a weight", "add float": "plus a weight, as floats are added"}
         ways = ", ".join(dict.fromkeys(along[r.along] for r in self.rules))
         of = f" for each of its {len(self.question)} other column(s)" if self.question else ""
         of += "" if self.state is None else ", in states of an automaton"

@@ -33,9 +33,11 @@ search is needed: it is kept as two halves, from both ends (`everview.kernels.fr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Generator, Sequence
 from dataclasses import dataclass, field, replace
 
+from everview.codes.scalars import float_code
 from everview.expr.functions import conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
@@ -549,13 +551,18 @@ def _along(way: _Way, selection: _Selection, value: int) -> tuple[Along, Expr | 
     if len(own) != 1:
         raise NotMonotone("what an edge makes of a value is not known to be monotone")
     along = kinds[output.op]
-    if along == "add" and (selection.largest or output.type.kind != "int" or others[0].type.kind != "int"):
-        raise NotMonotone("only sums of integers, of which the least is wanted, are known to be monotone")
+    if along == "add":
+        if selection.largest or output.type.kind != others[0].type.kind or output.type.kind not in ("int", "float"):
+            raise NotMonotone("only sums of integers or floats, of which the least is wanted, are known to be monotone")
+        if output.type.kind == "float":
+            along = "add float"
     if along == "worst" and (own[0].type.kind not in ORDERED or own[0].type.kind != others[0].type.kind):
         raise NotMonotone("what an edge makes of a value is not known to be monotone")
     if isinstance(others[0], Literal):
         if along == "worst" or others[0].value is None or others[0].value < 0:
             raise NotMonotone("what an edge makes of a value may be better than the value")
+        if along == "add float" and not math.isfinite(others[0].value):
+            raise NotMonotone("an edge makes an infinite value of every other")
         return along, others[0]
     return along, _of_edges(way, others[0], "an edge's weight")
 
@@ -652,7 +659,8 @@ def _place(
     """(number of the edges' input, near, far, weight, constant): the edges as they are, or what is needed of them."""
     constant = 0
     if isinstance(weight, Literal):
-        constant, weight = weight.value, None
+        constant = float_code(weight.value) if along == "add float" else weight.value
+        weight = None
     source = way.edges
     plain = isinstance(far, ColumnRef) and (weight is None or isinstance(weight, ColumnRef))
     if plain and not conditions:

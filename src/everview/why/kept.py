@@ -22,6 +22,7 @@ from everview.dataflow.frontier import Trees
 from everview.dataflow.loops import LoopBuild
 from everview.dataflow.operators import Arrangement
 from everview.kernels import make
+from everview.kernels.frontier import finding as finding_k
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.trace import read as read_k
 from everview.kernels.trace.trace import NO_SINCE
@@ -221,8 +222,8 @@ class Forest:
         self.arrangement = arrangement
         self.context = context = arrangement.operator.forest
         self.flip = make.peek(context, forest_k.FOREST_FLIP)
-        self.table = make.peek(context, forest_k.FOREST_TABLE)
-        self.mask = make.peek(context, forest_k.FOREST_TABLE_SIZE) - 1
+        fields = (forest_k.FOREST_TABLE, forest_k.FOREST_TABLE_OLD)  # each with its size behind it
+        self.tables = [(make.peek(context, f), make.peek(context, f + 1) - 1) for f in fields if make.peek(context, f)]
         self.entries = make.peek(context, forest_k.FOREST_ENTRIES)
         self.question = node.question
         self.width = forest_k.VERTEX_QUESTION + len(self.question)
@@ -254,29 +255,30 @@ class Forest:
         return tuple(codes)
 
     def _find(self, row: Row) -> int | None:
-        """The entry of a row's vertex, as `forest.find` finds it."""
+        """The entry of a row's vertex, as `finding.find` finds it."""
         node = row[self.node.node]
         question = [row[c] for c in self.question]
         hashed = _hash(node, question)
         tag = ((hashed >> 40) & 0x7FFFFF) << 40
-        slot = hashed & self.mask
-        while word := make.peek(self.table, slot):
-            if word & ~forest_k._ID == tag:
-                entry = int(word & forest_k._ID) - 1
-                same = self._word(entry, forest_k.VERTEX_NODE) == node
-                if same and all(
-                    self._word(entry, forest_k.VERTEX_QUESTION + i) == code for i, code in enumerate(question)
-                ):
+        for table, mask in self.tables:
+            slot = hashed & mask
+            while word := make.peek(table, slot):
+                entry = int(word & finding_k.ENTRY_BITS) - 1
+                if word & ~finding_k.ENTRY_BITS == tag and self._key(entry) == (node, *question):
                     return entry
-            slot = (slot + 1) & self.mask
+                slot = (slot + 1) & mask
         return None
+
+    def _key(self, entry: int) -> tuple[int, ...]:
+        words = (forest_k.VERTEX_NODE, *(forest_k.VERTEX_QUESTION + i for i in range(len(self.node.question))))
+        return tuple(self._word(entry, word) for word in words)
 
 
 def _hash(node: int, question: Sequence[int]) -> int:
-    hashed = _wrapped(node * forest_k._MIX)
+    hashed = _wrapped(node * finding_k.HASH_MIX)
     hashed ^= hashed >> 29
     for code in question:
-        hashed = _wrapped((hashed ^ code) * forest_k._MIX)
+        hashed = _wrapped((hashed ^ code) * finding_k.HASH_MIX)
         hashed ^= hashed >> 31
     return hashed
 

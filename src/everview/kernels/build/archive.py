@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ OUTSIDE = {
     "libc": (
         "malloc realloc free memmove memcpy memset sqrt exp exp2 fmod log log10 log2 pow "
         "_setjmp longjmp pthread_getspecific pthread_setspecific"
+        + (" mmap mremap munmap" if sys.platform == "linux" else "")
     ).split(),
     "python": (
         "PyThread_acquire_lock PyThread_release_lock PyEval_SaveThread PyEval_RestoreThread PyLong_AsLongLong "

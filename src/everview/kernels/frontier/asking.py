@@ -1,7 +1,8 @@
 """Pairs come and go: each refers to a ball around its source and one around its target.
 
 A pair that is new joins the lists of its balls' pairs and stays there, also when nobody asks for it any more: only LIVE
-says that. So a step that fails has little to undo, and a pair that comes back finds its place.
+says that. So a step that fails has little to undo, and a pair that comes back finds its place. Later steps take it out
+of both lists, one after the other (`sweeping`).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def ask_for(ctx, source, target):
     ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
     if ld(ld(ctx, PAIRS_RECORDS), at + PAIR_LIVE) != 0:
         return 0
-    if ld(ld(ctx, PAIRS_RECORDS), at + PAIR_NEXT_AHEAD) == 0:  # it is new
+    if ld(ld(ctx, PAIRS_RECORDS), at + PAIR_NEXT_AHEAD) == 0 and ld(ld(ctx, PAIRS_RECORDS), at + PAIR_NEXT_BEHIND) == 0:
         st(ld(ctx, PAIRS_RECORDS), at + PAIR_SAID, WORST_VALUE)
         st(ld(ctx, PAIRS_RECORDS), at + PAIR_BEST, WORST_VALUE)
     touch_pair(ctx, number)
@@ -86,10 +87,11 @@ def ask_for(ctx, source, target):
     there_ball = refer(ahead, source)
     back_ball = refer(behind, target)
     pairs = ld(ctx, PAIRS_RECORDS)
+    st(pairs, at + PAIR_AHEAD, there_ball)
+    st(pairs, at + PAIR_BEHIND, back_ball)
     if ld(pairs, at + PAIR_NEXT_AHEAD) == 0:
-        st(pairs, at + PAIR_AHEAD, there_ball)
-        st(pairs, at + PAIR_BEHIND, back_ball)
         _enlist_pair(ahead, there_ball, pairs, at + PAIR_NEXT_AHEAD, number)
+    if ld(pairs, at + PAIR_NEXT_BEHIND) == 0:
         _enlist_pair(behind, back_ball, pairs, at + PAIR_NEXT_BEHIND, number)
     st(pairs, at + PAIR_BEST, WORST_VALUE)
     st(pairs, at + PAIR_LIVE, 1)

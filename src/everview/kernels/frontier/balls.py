@@ -18,6 +18,7 @@ again. Before a ball changes it is copied to a log (BALL_LOG), so that a step ca
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
+from everview.kernels.frontier.finding import find, found_or_new
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BALL_LOG,
@@ -37,8 +38,6 @@ from everview.kernels.frontier.forest import (
     VERTEX_QUESTION,
     VERTEX_VALUE,
     WORST_VALUE,
-    find,
-    found_or_new,
     hold,
     place,
     push,

@@ -6,13 +6,9 @@ that opens a directory grows it when the first change comes. What it needs is a 
 it as it was. Every entry that an epoch is about to change is copied to the *log* first, once per epoch (`touch`);
 `undo` copies back, from the end. It allocates nothing, and neither does `forget`, which a commit calls.
 
-Entries have numbers that stay while they live; two tables of hashes find them:
-
-    table   (question, node) -> entry
-    heads   node -> the entries of that node in all questions, linked by VERTEX_NEXT; only for questions
-
-An entry that no path leads to any more stays, with the parent NO_PARENT. When most are like that the forest is grown
-again.
+Entries have numbers that stay while they live, and are found by tables of hashes (`finding`). An entry that no path
+leads to any more stays, with the parent NO_PARENT. When most are like that the forest is grown again; of balls they are
+swept up little by little (`sweeping`).
 
 Values are *internal*: codes as they are if the least is wanted, all bits turned if the largest is (FOREST_FLIP), so
 that less is better everywhere.
@@ -24,7 +20,7 @@ changed. And making room moves blocks: an address of one must be read anew after
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.memory import free, ld, reserve, st, zeros
+from everview.kernels.memory import free, ld, reserve, st
 
 (
     FOREST_RULES,
@@ -53,9 +49,19 @@ from everview.kernels.memory import free, ld, reserve, st, zeros
     FOREST_ENTRIES_N,
     FOREST_TABLE,
     FOREST_TABLE_SIZE,
+    FOREST_TABLE_OLD,
+    FOREST_TABLE_OLD_SIZE,
+    FOREST_TABLE_OLD_AT,
     FOREST_HEADS,
     FOREST_HEADS_SIZE,
+    FOREST_HEADS_OLD,
+    FOREST_HEADS_OLD_SIZE,
+    FOREST_HEADS_OLD_AT,
     FOREST_HEADS_N,
+    FOREST_FREE,
+    FOREST_FREE_N,
+    FOREST_SWEPT_BALL,
+    FOREST_SWEPT_AT,
     FOREST_LOG,
     FOREST_LOG_N,
     FOREST_LOG_FROM,
@@ -79,11 +85,12 @@ from everview.kernels.memory import free, ld, reserve, st, zeros
     FOREST_BALLS_N,
     FOREST_BALLS_FIND,
     FOREST_BALLS_FIND_SIZE,
+    FOREST_BALLS_FREE,
     FOREST_BALL_LOG,
     FOREST_BALL_LOG_N,
     FOREST_STATE,
     FOREST_WORDS,
-) = range(56)
+) = range(67)
 """A context, what follows without its prefix. RULES: RULE_WORDS for each rule. START: the trace of the sources, by
 question, node and value; START_VALUE: whether they have one. OUT_MAP: which word of an entry each column of the output
 is. KEY and NODE: blocks with the key that is sought. PHASE, EPOCH, CURSOR, FUEL: where the work is (see `trees`).
@@ -91,8 +98,9 @@ BUILT: the forest is grown; LOUD: it was in the step under way, with everything 
 never used again; 0 while growing. WILD: edges with weights that trees cannot have (see `repair`). FORM: FORM_TREES or
 FORM_HISTORIES or FORM_PAIRS, whose contexts begin with the same words and go on with their own (see `history`,
 `pairs`); INITIAL and ASKED: traces that only those have. BALLS: the registry of balls, if its trees are such (`balls`).
-STATE: which column of the question is a state that rules change, plus one; 0: none. The rest are growing
-blocks with their sizes in word 0, and how many rows they have.
+TABLE and HEADS: see `finding`; SWEPT: see `sweeping`. FREE: an entry that nobody has (plus one), the others follow by
+VERTEX_NEXT, and how many there are. STATE: which column of the question is a state that rules change, plus one; 0:
+none. The rest are growing blocks with their sizes in word 0, and how many rows they have.
 """
 
 FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_OTHER = range(4)
@@ -119,9 +127,9 @@ of values beyond MOST_OUT. TIMES and OF: of shares (see `recall`). TURNS: it is 
 leads to those in the state TO (FOREST_STATE).
 """
 
-ALONG_SAME, ALONG_ADD, ALONG_WORST, ALONG_SHARE = range(4)
+ALONG_SAME, ALONG_ADD, ALONG_WORST, ALONG_SHARE, ALONG_ADD_FLOAT = range(5)
 """RULE_KIND: the value itself, value + weight, the worse of value and weight; a share of the value (see `recall`, trees
-have none).
+have none); value + weight where both are floats (trees only).
 """
 
 (
@@ -152,9 +160,6 @@ LOGGED = 6
 
 KEPT = 1 << 16
 """Words up to which a block that only a step needs is kept for the next one."""
-
-_MIX = -7046029254386353131
-_ID = (1 << 40) - 1
 
 
 @inner
@@ -191,187 +196,6 @@ def turned(ctx, rules, rule, at, ahead):
         other = ld(rules, rule + (RULE_TO if ahead else RULE_FROM))
     st(ld(ctx, FOREST_KEY), state - 1, other)
     return True
-
-
-@inner
-def _hash_node(node):
-    h = node * _MIX
-    return h ^ (h >> 29)
-
-
-@inner
-def _hash(ctx, node):
-    h = _hash_node(node)
-    questions = ld(ctx, FOREST_QUESTIONS)
-    if questions > 0:
-        key = ld(ctx, FOREST_KEY)
-        for c in range(questions):
-            h = (h ^ ld(key, c)) * _MIX
-            h ^= h >> 31
-    return h
-
-
-@inner
-def _tag(h):
-    """The part of a word of the tables that comes from the hash: most keys that differ, differ here."""
-    return ((h >> 40) & 0x7FFFFF) << 40
-
-
-@inner
-def find(ctx, node):
-    """The entry of a node in the question of FOREST_KEY; NO_PARENT if there is none."""
-    h = _hash(ctx, node)
-    table = ld(ctx, FOREST_TABLE)
-    mask = ld(ctx, FOREST_TABLE_SIZE) - 1
-    tag = _tag(h)
-    slot = h & mask
-    while True:
-        word = ld(table, slot)
-        if word == 0:
-            return NO_PARENT
-        if word & ~_ID == tag:
-            entry = (word & _ID) - 1
-            if _is(ctx, entry, node):
-                return entry
-        slot = (slot + 1) & mask
-
-
-@inner
-def _is(ctx, entry, node):
-    entries = ld(ctx, FOREST_ENTRIES)
-    at = place(ctx, entry)
-    if ld(entries, at + VERTEX_NODE) != node:
-        return False
-    questions = ld(ctx, FOREST_QUESTIONS)
-    if questions > 0:
-        key = ld(ctx, FOREST_KEY)
-        for c in range(questions):
-            if ld(entries, at + VERTEX_QUESTION + c) != ld(key, c):
-                return False
-    return True
-
-
-@inner
-def first_of(ctx, node):
-    """The first entry of a node, in whatever question; NO_PARENT if there is none. The others follow by `next_of`."""
-    if ld(ctx, FOREST_QUESTIONS) == 0:
-        return find(ctx, node)
-    heads = ld(ctx, FOREST_HEADS)
-    slot = _head_slot(ctx, heads, ld(ctx, FOREST_HEADS_SIZE), node)
-    return (ld(heads, slot) & _ID) - 1
-
-
-@inner
-def next_of(ctx, entry):
-    return ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_NEXT)
-
-
-@inner
-def _head_slot(ctx, heads, size, node):
-    """Where the node is among the heads, or may be put."""
-    h = _hash_node(node)
-    tag = _tag(h)
-    slot = h & (size - 1)
-    while True:
-        word = ld(heads, slot)
-        if word == 0:
-            return slot
-        if word & ~_ID == tag and ld(ld(ctx, FOREST_ENTRIES), place(ctx, (word & _ID) - 1) + VERTEX_NODE) == node:
-            return slot
-        slot = (slot + 1) & (size - 1)
-
-
-@inner
-def _hash_of(ctx, entry):
-    """The hash of an entry's own key."""
-    entries = ld(ctx, FOREST_ENTRIES)
-    at = place(ctx, entry)
-    h = _hash_node(ld(entries, at + VERTEX_NODE))
-    for c in range(ld(ctx, FOREST_QUESTIONS)):
-        h = (h ^ ld(entries, at + VERTEX_QUESTION + c)) * _MIX
-        h ^= h >> 31
-    return h
-
-
-@inner
-def _widen(ctx, field, size_field, by_node):
-    """Twice the table of a field, whose words stay: found by the entries' nodes alone, or by their questions too."""
-    old = ld(ctx, field)
-    before = ld(ctx, size_field)
-    size = max(2 * before, 1024)
-    table = zeros(size)
-    for i in range(before):
-        word = ld(old, i)
-        if word != 0:
-            entry = (word & _ID) - 1
-            if by_node:
-                h = _hash_node(ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_NODE))
-            else:
-                h = _hash_of(ctx, entry)
-            slot = h & (size - 1)
-            while ld(table, slot) != 0:
-                slot = (slot + 1) & (size - 1)
-            st(table, slot, word)
-    st(ctx, field, table)
-    st(ctx, size_field, size)
-    free(old)
-
-
-@shared
-def _widen_tables(ctx, heads):
-    """Twice the table of all entries, or (`heads`) that of the first ones of each node."""
-    if heads != 0:
-        _widen(ctx, FOREST_HEADS, FOREST_HEADS_SIZE, True)
-    else:
-        _widen(ctx, FOREST_TABLE, FOREST_TABLE_SIZE, False)
-    return 0
-
-
-@shared
-def new_entry(ctx, node):
-    """An entry for a node in the question of FOREST_KEY, which has none."""
-    n = ld(ctx, FOREST_ENTRIES_N)
-    questions = ld(ctx, FOREST_QUESTIONS)
-    entries = reserve(ctx, FOREST_ENTRIES, FOREST_ENTRIES_N, VERTEX_QUESTION + questions, 1)
-    if 2 * (n + 1) > ld(ctx, FOREST_TABLE_SIZE):
-        _widen_tables(ctx, 0)
-    if questions > 0 and 2 * (ld(ctx, FOREST_HEADS_N) + 1) > ld(ctx, FOREST_HEADS_SIZE):
-        _widen_tables(ctx, 1)
-    at = place(ctx, n)
-    st(entries, at + VERTEX_VALUE, WORST_VALUE)
-    st(entries, at + VERTEX_PARENT, NO_PARENT)
-    st(entries, at + VERTEX_DEPTH, 0)
-    st(entries, at + VERTEX_BASE, 0)
-    st(entries, at + VERTEX_FLAGS, 0)
-    st(entries, at + VERTEX_STAMP, 0)
-    st(entries, at + VERTEX_NEXT, NO_PARENT)
-    st(entries, at + VERTEX_NODE, node)
-    for c in range(questions):
-        st(entries, at + VERTEX_QUESTION + c, ld(ld(ctx, FOREST_KEY), c))
-    st(ctx, FOREST_ENTRIES_N, n + 1)
-    h = _hash(ctx, node)
-    table = ld(ctx, FOREST_TABLE)
-    mask = ld(ctx, FOREST_TABLE_SIZE) - 1
-    slot = h & mask
-    while ld(table, slot) != 0:
-        slot = (slot + 1) & mask
-    st(table, slot, _tag(h) | (n + 1))
-    if questions > 0:
-        heads = ld(ctx, FOREST_HEADS)
-        slot = _head_slot(ctx, heads, ld(ctx, FOREST_HEADS_SIZE), node)
-        word = ld(heads, slot)
-        if word == 0:
-            st(ctx, FOREST_HEADS_N, ld(ctx, FOREST_HEADS_N) + 1)
-        else:
-            st(entries, at + VERTEX_NEXT, (word & _ID) - 1)
-        st(heads, slot, _tag(_hash_node(node)) | (n + 1))
-    return n
-
-
-@inner
-def found_or_new(ctx, node):
-    entry = find(ctx, node)
-    return new_entry(ctx, node) if entry == NO_PARENT else entry
 
 
 @inner
@@ -531,39 +355,12 @@ def undo(ctx):
     forget(ctx)
 
 
-@shared
-def empty_forest(ctx):
-    """Forget all entries, keeping the memory they had."""
-    st(ctx, FOREST_BUILT, 0)
-    st(ctx, FOREST_ENTRIES_N, 0)
-    st(ctx, FOREST_HEADS_N, 0)
-    st(ctx, FOREST_SERIAL, 0)
-    forget(ctx)
-    if ld(ctx, FOREST_TABLE_SIZE) == 0:
-        _widen_tables(ctx, 0)
-    if ld(ctx, FOREST_QUESTIONS) > 0 and ld(ctx, FOREST_HEADS_SIZE) == 0:
-        _widen_tables(ctx, 1)
-    for i in range(ld(ctx, FOREST_TABLE_SIZE)):
-        st(ld(ctx, FOREST_TABLE), i, 0)
-    for i in range(ld(ctx, FOREST_HEADS_SIZE)):
-        st(ld(ctx, FOREST_HEADS), i, 0)
-    return 0
-
-
-@shared
-def standing(ctx):
-    """How many entries have a value."""
-    total = 0
-    for entry in range(ld(ctx, FOREST_ENTRIES_N)):
-        if ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_PARENT) != NO_PARENT:
-            total += 1
-    return total
-
-
 @inner
 def forest_words(ctx):
     """Words of memory that a forest takes."""
-    words = FOREST_WORDS + ld(ctx, FOREST_TABLE_SIZE) + ld(ctx, FOREST_HEADS_SIZE)
+    words = FOREST_WORDS
+    for field in (FOREST_TABLE_SIZE, FOREST_TABLE_OLD_SIZE, FOREST_HEADS_SIZE, FOREST_HEADS_OLD_SIZE):
+        words += ld(ctx, field)
     for field in (FOREST_ENTRIES, FOREST_LOG, FOREST_HEAP, FOREST_STACK, FOREST_BAD, FOREST_CHANGES, FOREST_OUT):
         block = ld(ctx, field)
         words += 0 if block == 0 else ld(block, 0)
@@ -573,12 +370,15 @@ def forest_words(ctx):
 @inner
 def free_forest(ctx):
     """Give back what a forest has allocated."""
-    for field in (FOREST_ENTRIES, FOREST_TABLE, FOREST_HEADS, FOREST_EPOCHS_AT):
+    for field in (
+        FOREST_ENTRIES_N, FOREST_TABLE_SIZE, FOREST_TABLE_OLD_SIZE, FOREST_HEADS_SIZE, FOREST_HEADS_OLD_SIZE,
+        FOREST_HEADS_N, FOREST_FREE, FOREST_FREE_N, FOREST_SWEPT_BALL, FOREST_SWEPT_AT,
+    ):  # fmt: skip
+        st(ctx, field, 0)
+    for field in (FOREST_ENTRIES, FOREST_TABLE, FOREST_TABLE_OLD, FOREST_HEADS, FOREST_HEADS_OLD, FOREST_EPOCHS_AT):
         block = ld(ctx, field)
         st(ctx, field, 0)
         free(block)
-    for field in (FOREST_ENTRIES_N, FOREST_TABLE_SIZE, FOREST_HEADS_SIZE, FOREST_HEADS_N):
-        st(ctx, field, 0)
     for field in (FOREST_LOG, FOREST_HEAP, FOREST_STACK, FOREST_BAD, FOREST_CHANGES, FOREST_OUT):
         block = ld(ctx, field)
         st(ctx, field, 0)

@@ -10,6 +10,10 @@ is farther than the last, for some landmark, is not looked at. Strictly farther:
 one distance is infinite and the other is not, there is no way from v to the target at all. Where both are, nothing
 is known.
 
+Reading the bound of a vertex costs more than walking on from it, and most vertices that are met are never walked on
+from. So a vertex is first put where its predecessor's bound puts it, which is no more than its own; when its turn comes
+its own bound is read, and it waits again if that is more.
+
 The index is read in its arrangement by node. Rows of a vertex lie in several batches, with what was taken back among
 them: diffs times values are added up for each landmark, and what is left is the value.
 
@@ -44,8 +48,8 @@ from everview.types import NULL
     SEARCH_MOST,
     SEARCH_WORDS,
 ) = range(15)
-"""PLACES: (node, least cost so far, whether it is settled, bound) of what was met. MARKS: for each landmark of the
-target, its node, the target's two distances, then a count and two sums for the vertex under way. MOST: no path is
+"""PLACES: (node, least cost so far, whether it is settled, bound or UNREAD) of what was met. MARKS: for each landmark of
+the target, its node, the target's two distances, then a count and two sums for the vertex under way. MOST: no path is
 longer, as far as is known.
 """
 
@@ -56,6 +60,8 @@ NOT_FOUND, NEGATIVE = -1, -2
 FAR = 2**62
 """No bound, and a bound that says there is no way."""
 
+UNREAD = -1
+
 
 @inner
 def _first(search, batch, node):
@@ -65,10 +71,13 @@ def _first(search, batch, node):
 
 
 @inner
-def _mark_of(search, landmark):
-    """The place of a landmark in MARKS; -1 if the target has none of it."""
+def _mark_of(search, landmark, guess):
+    """The place of a landmark in MARKS; -1 if the target has none of it. It may be the one at the guess."""
     marks = ld(search, SEARCH_MARKS)
-    for m in range(ld(search, SEARCH_MARKS_N)):
+    many = ld(search, SEARCH_MARKS_N)
+    if 0 < guess < 1 + many * MARK_WIDTH and ld(marks, guess) == landmark:
+        return guess
+    for m in range(many):
         if ld(marks, 1 + m * MARK_WIDTH) == landmark:
             return 1 + m * MARK_WIDTH
     return -1
@@ -87,9 +96,10 @@ def _sum_up(search, node, adding):
         cap = ld(batch, BATCH_CAP)
         rows = ld(batch, BATCH_ROWS)
         i = _first(search, batch, node)
+        at = 1 - MARK_WIDTH
         while i < rows and ld(data, i) == node:
             if time_at(batch, data, i) <= ld(search, SEARCH_TIME):
-                at = _mark_of(search, ld(data, cap + i))
+                at = _mark_of(search, ld(data, cap + i), at + MARK_WIDTH)
                 if at < 0 and adding != 0:
                     marks = reserve(search, SEARCH_MARKS, SEARCH_MARKS_N, MARK_WIDTH, 1)
                     at = 1 + ld(search, SEARCH_MARKS_N) * MARK_WIDTH
@@ -208,6 +218,7 @@ def _push(search, first, place):
 @inner
 def _pop(search):
     heap = ld(search, SEARCH_HEAP)
+    least = ld(heap, 1)
     place = ld(heap, 2)
     n = ld(search, SEARCH_HEAP_N) - 1
     st(search, SEARCH_HEAP_N, n)
@@ -227,12 +238,14 @@ def _pop(search):
         i = down
     st(heap, 1 + 2 * i, first)
     st(heap, 2 + 2 * i, last)
-    return place
+    return least, place
 
 
 @shared
-def _meet(search, node, cost):
-    """A path of a cost leads to a node: note it, if it is the best so far and may lead on to the target."""
+def _meet(search, node, cost, least):
+    """A path of a cost leads to a node, by way of one from which it is so far to the target at least: note it, if it is
+    the best so far.
+    """
     if 2 * (ld(search, SEARCH_PLACES_N) + 1) > ld(search, SEARCH_FIND_SIZE):
         _widen(search)
     places = reserve(search, SEARCH_PLACES, SEARCH_PLACES_N, PLACE_WIDTH, 1)
@@ -244,20 +257,41 @@ def _meet(search, node, cost):
         st(places, at, node)
         st(places, at + 1, FAR)
         st(places, at + 2, 0)
-        st(places, at + 3, _bound(search, node))
+        st(places, at + 3, UNREAD)
         st(search, SEARCH_PLACES_N, p + 1)
         st(ld(search, SEARCH_FIND), slot, p + 1)
     at = 1 + p * PLACE_WIDTH
-    bound = ld(places, at + 3)
+    bound = max(ld(places, at + 3), 0)
     if cost < ld(places, at + 1) and bound < FAR and cost + bound <= ld(search, SEARCH_MOST):
         st(places, at + 1, cost)
         st(places, at + 2, 0)
-        _push(search, cost + bound, p)
+        _push(search, max(cost + bound, least), p)
     return 0
 
 
+@inner
+def _its_turn(search, least, place):
+    """Whether a vertex that is first of the heap is the next to be walked on from; it may have to wait again, or lead
+    nowhere.
+    """
+    at = 1 + place * PLACE_WIDTH
+    places = ld(search, SEARCH_PLACES)
+    if ld(places, at + 2) != 0:
+        return False
+    if ld(places, at + 3) == UNREAD:
+        st(places, at + 3, _bound(search, ld(places, at)))
+    bound = ld(places, at + 3)
+    whole = ld(places, at + 1) + bound
+    if bound >= FAR or whole > ld(search, SEARCH_MOST):
+        return False
+    if whole > least:
+        _push(search, whole, place)
+        return False
+    return True
+
+
 @shared
-def _walk_on(search, node, cost):
+def _walk_on(search, node, cost, least):
     """Follow all edges of a settled node. 0 if one has a negative weight."""
     trace = ld(search, SEARCH_EDGES)
     column = ld(search, SEARCH_WEIGHT)
@@ -275,7 +309,7 @@ def _walk_on(search, node, cost):
                     if weight < 0:
                         return 0
                     if weight < FAR - cost:
-                        _meet(search, ld(data, cap + i), cost + weight)
+                        _meet(search, ld(data, cap + i), cost + weight, least)
             i += 1
     return 1
 
@@ -301,16 +335,17 @@ def shortest(edges, weight, index, time, source, target, out, n):
     st(search, SEARCH_MOST, FAR)
     if index != 0:
         _aim(search, target)
-    _meet(search, source, 0)
     if index != 0:
         _sum_up(search, source, 0)
         _limit(search, source)
+    _meet(search, source, 0, 0)
     answer = NOT_FOUND
     settled = 0
     while ld(search, SEARCH_HEAP_N) > 0:
-        at = 1 + _pop(search) * PLACE_WIDTH
-        places = ld(search, SEARCH_PLACES)
-        if ld(places, at + 2) == 0:
+        least, place = _pop(search)
+        if _its_turn(search, least, place):
+            at = 1 + place * PLACE_WIDTH
+            places = ld(search, SEARCH_PLACES)
             st(places, at + 2, 1)
             settled += 1
             node = ld(places, at)
@@ -318,7 +353,7 @@ def shortest(edges, weight, index, time, source, target, out, n):
             if node == target:
                 answer = cost
                 break
-            if _walk_on(search, node, cost) == 0:
+            if _walk_on(search, node, cost, least) == 0:
                 answer = NEGATIVE
                 break
     raw_store(out, 0, settled)

@@ -31,6 +31,7 @@ from everview.kernels.frontier.balls import (
     ball_at,
     entry_in,
 )
+from everview.kernels.frontier.finding import find, first_of, next_of
 from everview.kernels.frontier.forest import (
     FOREST_BALLS,
     FOREST_ENTRIES,
@@ -49,9 +50,6 @@ from everview.kernels.frontier.forest import (
     VERTEX_QUESTION,
     VERTEX_VALUE,
     WORST_VALUE,
-    find,
-    first_of,
-    next_of,
     place,
 )
 from everview.kernels.frontier.offers import adds, edges_of, first_row, still_held, there, too_far, weight_of
@@ -67,6 +65,7 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
     PAIRS_N,
     PAIRS_FIND,
     PAIRS_FIND_SIZE,
+    PAIRS_FREE,
     PAIRS_LOG,
     PAIRS_LOG_N,
     PAIRS_LOG_FROM,
@@ -87,11 +86,11 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
     PAIRS_LOOKS,
     PAIRS_GROWTHS,
     PAIRS_WORDS,
-) = range(FOREST_WORDS, FOREST_WORDS + 26)
+) = range(FOREST_WORDS, FOREST_WORDS + 27)
 """Words behind those of a forest. AHEAD, BEHIND: the contexts of both forests. RECORDS: the registry of pairs. LOG:
 copies of pairs, those of the epoch from LOG_FROM on. TODO: pairs whose distance is in doubt. STAGE, CURRENT, SIDE,
 BEFORE: where the work is (see `pairs`). SEEN, OPENED: how far the logs of entries and balls have been looked at. WASTE:
-entries that nobody needs. NEW: whether the step asks something new; BUDGET, USED: see `budget`. LOOKS, GROWTHS: how
+about how many entries nobody needs. NEW: whether the step asks something new; BUDGET, USED: see `budget`. LOOKS, GROWTHS: how
 often all edges of a ball were looked at, and a ball has grown, since the beginning.
 """
 
@@ -284,6 +283,8 @@ def meet_changed(ctx, side, begin, time):
         node = ld(entries, up + VERTEX_NODE)
         better = stands and (not was or value < before)
         worse = was and (not stands or value > before)
+        if was and not stands:
+            st(ctx, PAIRS_WASTE, ld(ctx, PAIRS_WASTE) + 1)
         number = first_pair(forest, ld(entries, up + VERTEX_QUESTION)) if better or worse else -1
         while number >= 0:
             pairs = ld(ctx, PAIRS_RECORDS)

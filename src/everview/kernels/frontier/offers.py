@@ -11,8 +11,10 @@ Hazard: this is sound because no multiplicity of an edge or a source is ever neg
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
+from everview.kernels.expressions.scalars import NAN_CODE, float_add
 from everview.kernels.frontier.forest import (
     ALONG_ADD,
+    ALONG_ADD_FLOAT,
     ALONG_SAME,
     FLAG_BASED,
     FOREST_ENTRIES,
@@ -46,6 +48,9 @@ FAULT_PATH, FAULT_CYCLE = 3, 4
 
 LARGE = 2**61
 """A weight up to this never leads from a value up to this beyond 64 bits."""
+
+INFINITY_CODE = 0x7FF0000000000000
+"""The code of the infinite float; that of NaN is larger."""
 
 
 @shared
@@ -102,9 +107,19 @@ def offered(rules, rule, x, weight):
         if too_far(x, weight):
             return False, x
         y = x + weight
+    elif kind == ALONG_ADD_FLOAT:
+        y = float_add(x, weight)
+        if y == NAN_CODE and _cancels(x, weight):
+            return False, x
     elif kind != ALONG_SAME:
         y = max(x, weight)
     return y <= ld(rules, rule + RULE_MOST_OUT), y
+
+
+@inner
+def _cancels(x, weight):
+    """Whether two floats are no NaN, though their sum is: infinities of either sign."""
+    return x != NAN_CODE and weight != NAN_CODE
 
 
 @inner
@@ -116,8 +131,15 @@ def too_far(x, weight):
 
 @inner
 def fails(rules, rule, x, weight):
-    """Whether an edge that offers nothing does so because the path does not fit into 64 bits."""
-    return ld(rules, rule + RULE_KIND) == ALONG_ADD and x <= ld(rules, rule + RULE_MOST_IN) and too_far(x, weight)
+    """Whether an edge that offers nothing does so because the path does not fit into 64 bits, or is infinitely long and
+    infinitely short.
+    """
+    if x > ld(rules, rule + RULE_MOST_IN):
+        return False
+    kind = ld(rules, rule + RULE_KIND)
+    if kind == ALONG_ADD_FLOAT:
+        return float_add(x, weight) == NAN_CODE and _cancels(x, weight)
+    return kind == ALONG_ADD and too_far(x, weight)
 
 
 @shared
@@ -147,16 +169,21 @@ def still_held(ctx, rules, rule, near, far, x, y, time):
 
 
 @inner
-def is_wild(weight):
-    """Whether a weight may make a path better, or longer than 64 bits."""
-    return weight < 0 or weight > LARGE
+def is_wild(kind, weight):
+    """Whether a weight may make a path better, or longer than 64 bits; of floats, those that are no finite number too:
+    a sum with one is not known to get worse with the other.
+    """
+    if kind == ALONG_ADD:
+        return weight < 0 or weight > LARGE
+    return kind == ALONG_ADD_FLOAT and (weight < 0 or weight >= INFINITY_CODE)
 
 
 @shared
 def count_wild(ctx, rules, rule, time):
     """How many edges of a rule have a wild weight at a time, counted with their multiplicities."""
     total = 0
-    if ld(rules, rule + RULE_KIND) == ALONG_ADD:
+    kind = ld(rules, rule + RULE_KIND)
+    if kind == ALONG_ADD or kind == ALONG_ADD_FLOAT:
         trace = ld(rules, rule + RULE_FORWARD)
         column = ld(rules, rule + RULE_FORWARD_WEIGHT)
         for b in range(ld(trace, TRACE_COUNT)):
@@ -164,7 +191,7 @@ def count_wild(ctx, rules, rule, time):
             data = ld(batch, BATCH_DATA)
             cap = ld(batch, BATCH_CAP)
             for i in range(ld(batch, BATCH_ROWS)):
-                if is_wild(weight_of(ctx, data, cap, i, column)) and time_at(batch, data, i) <= time:
+                if is_wild(kind, weight_of(ctx, data, cap, i, column)) and time_at(batch, data, i) <= time:
                     total = plus(total, diff_at(batch, data, i, 0))
     return total
 

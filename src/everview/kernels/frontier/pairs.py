@@ -2,7 +2,7 @@
 
 A tree from the source holds all that can be reached, most of it beyond the target. Two balls that meet in the middle
 hold a small part of that: a thousandth in a graph of a million nodes. So a question costs kilobytes, and most changes
-touch few of thousands of questions: an edge finds the balls that have its ends by the forests' lists (`forest.heads`).
+touch few of thousands of questions: an edge finds the balls that have its ends by the forests' lists (`finding`).
 
     IDLE      nothing to do; a step begins
     OPENING   an epoch begins: pairs come and go, tree edges are cut
@@ -52,6 +52,7 @@ from everview.kernels.frontier.epochs import (
     gather,
     publish,
 )
+from everview.kernels.frontier.finding import empty_forest
 from everview.kernels.frontier.forest import (
     FOREST_ASKED,
     FOREST_BAD,
@@ -66,9 +67,11 @@ from everview.kernels.frontier.forest import (
     FOREST_ENTRIES_N,
     FOREST_EPOCH,
     FOREST_EPOCHS_AT,
+    FOREST_FREE_N,
     FOREST_FRESH,
     FOREST_FUEL,
     FOREST_HEADS,
+    FOREST_HEADS_OLD,
     FOREST_HEAP,
     FOREST_HEAP_N,
     FOREST_LOG,
@@ -84,17 +87,16 @@ from everview.kernels.frontier.forest import (
     FOREST_STACK,
     FOREST_STEP,
     FOREST_TABLE,
+    FOREST_TABLE_OLD,
     FOREST_WILD,
     FOREST_WILD_BEFORE,
     KEPT,
     RULE_FORWARD,
     RULE_FORWARD_WEIGHT,
     WORST_VALUE,
-    empty_forest,
     forest_words,
     forget,
     free_forest,
-    standing,
     undo,
 )
 from everview.kernels.frontier.meeting import (
@@ -169,6 +171,7 @@ from everview.kernels.frontier.settling import (
     shrink_both,
     shrink_left,
 )
+from everview.kernels.frontier.sweeping import sweep
 from everview.kernels.memory import (
     free,
     keep,
@@ -430,6 +433,21 @@ def _plant(ctx, time):
     return 0
 
 
+@inner
+def _free_state(ctx):
+    for forest in (ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)):
+        strike_all(forest, FOREST_BALLS)
+        free_forest(forest)
+    strike_all(ctx, PAIRS_RECORDS)
+
+
+@inner
+def _mostly_free(forest):
+    """Whether a forest is so much smaller than it was that it is cheap to grow it again, and to give memory back."""
+    entries = ld(forest, FOREST_ENTRIES_N)
+    return entries > _SMALL and 8 * (entries - ld(forest, FOREST_FREE_N)) < entries
+
+
 @shared
 def _begin(ctx):
     """The step begins. 0: there is nothing to do."""
@@ -439,11 +457,11 @@ def _begin(ctx):
     if not fresh and not edges and delta_of(ctx, ld(ctx, FOREST_ASKED)) == 0:
         clear_delta(ld(ctx, FOREST_OUTPUT))
         return 0
-    entries = ld(ahead, FOREST_ENTRIES_N) + ld(behind, FOREST_ENTRIES_N)
-    if 2 * ld(ctx, PAIRS_WASTE) > entries + _SMALL:  # some may be in use again
-        st(ctx, PAIRS_WASTE, entries - standing(ahead) - standing(behind))
-        if 2 * ld(ctx, PAIRS_WASTE) > entries + _SMALL:
+    if not fresh and ld(ctx, FOREST_BUILT) != 0:
+        sweep(ctx)
+        if _mostly_free(ahead) or _mostly_free(behind):
             st(ctx, FOREST_BUILT, 0)
+            _free_state(ctx)
     base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
     st(ctx, FOREST_EPOCH, 1)
     st(ctx, PAIRS_NEW, 0)
@@ -568,19 +586,12 @@ def undo_pairs(ctx):
 
 
 @inner
-def _free_state(ctx):
-    for forest in (ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)):
-        strike_all(forest, FOREST_BALLS)
-        free_forest(forest)
-    strike_all(ctx, PAIRS_RECORDS)
-
-
-@inner
 def keep_pairs_blocks(ctx):
     """After a failure: the blocks that the contexts of both forests name are in use."""
     for forest in (ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)):
         for field in (
-            FOREST_ENTRIES, FOREST_TABLE, FOREST_HEADS, FOREST_LOG, FOREST_HEAP, FOREST_STACK, FOREST_BAD,
+            FOREST_ENTRIES, FOREST_TABLE, FOREST_TABLE_OLD, FOREST_HEADS, FOREST_HEADS_OLD, FOREST_LOG,
+            FOREST_HEAP, FOREST_STACK, FOREST_BAD,
             FOREST_CHANGES, FOREST_OUT, FOREST_EPOCHS_AT, FOREST_BALLS, FOREST_BALLS_FIND, FOREST_BALL_LOG,
         ):  # fmt: skip
             keep(ld(forest, field))
@@ -615,7 +626,9 @@ def about_pairs(what, ctx):
             live += ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + PAIR_LIVE)
         return live
     if what == PAIRS_ENTRIES:
-        return ld(ld(ctx, PAIRS_AHEAD), FOREST_ENTRIES_N) + ld(ld(ctx, PAIRS_BEHIND), FOREST_ENTRIES_N)
+        ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
+        in_use = ld(ahead, FOREST_ENTRIES_N) + ld(behind, FOREST_ENTRIES_N)
+        return in_use - ld(ahead, FOREST_FREE_N) - ld(behind, FOREST_FREE_N)
     if what == PAIRS_LOOKED:
         return ld(ctx, PAIRS_LOOKS)
     if what == PAIRS_GROWN:

@@ -1,8 +1,9 @@
 """Numbered records that are found by two words: balls by their centre, pairs by their ends.
 
-Four words of a context from `field` on: the block of the records (it grows, its size is in word 0), how many there are,
-and a table of hashes that finds them, with its size. A record's first two words are its key; numbers stay for good, so
-that other memory may name records by them.
+Five words of a context from `field` on: the block of the records (it grows, its size is in word 0), how many there are,
+a table of hashes that finds them, with its size, and a record that is free (plus one; its second word names the next).
+A record's first two words are its key; numbers stay until a record is struck, so that other memory may name records by
+them.
 
 Hazard: a new record moves the block; an address of it is read anew after `enrol`.
 """
@@ -10,9 +11,9 @@ Hazard: a new record moves the block; an address of it is read anew after `enrol
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.memory import free, ld, reserve, st, zeros
+from everview.kernels.memory import free, ld, reserve_lasting, st, zeros
 
-REGISTRY_WORDS = 4
+REGISTRY_WORDS = 5
 
 _KEY_FACTOR = -7046029254386353131
 
@@ -62,9 +63,10 @@ def _index(records, found, size, number, width):
 def _widen(ctx, field, width):
     size = max(2 * ld(ctx, field + 3), 64)
     found = zeros(size)
-    for number in range(ld(ctx, field + 1)):
-        _index(ld(ctx, field), found, size, number, width)
     old = ld(ctx, field + 2)
+    for slot in range(ld(ctx, field + 3)):
+        if ld(old, slot) != 0:
+            _index(ld(ctx, field), found, size, ld(old, slot) - 1, width)
     st(ctx, field + 2, found)
     st(ctx, field + 3, size)
     free(old)
@@ -78,17 +80,50 @@ def enrol(ctx, field, width, a, b):
     if number >= 0:
         return number
     n = ld(ctx, field + 1)
-    records = reserve(ctx, field, field + 1, width, 1)
+    records = reserve_lasting(ctx, field, field + 1, width, 1)
     if 2 * (n + 1) > ld(ctx, field + 3):
         _widen(ctx, field, width)
+    is_free = ld(ctx, field + 4) != 0
+    if is_free:
+        n = ld(ctx, field + 4) - 1
+        st(ctx, field + 4, ld(records, record(n, width) + 1))
     at = record(n, width)
     for w in range(width):
         st(records, at + w, 0)
     st(records, at, a)
     st(records, at + 1, b)
     _index(records, ld(ctx, field + 2), ld(ctx, field + 3), n, width)
-    st(ctx, field + 1, n + 1)
+    if not is_free:
+        st(ctx, field + 1, n + 1)
     return n
+
+
+@shared
+def strike(ctx, field, width, number):
+    """Forget a record that is found by its key: its words are 0, and its number is free."""
+    records = ld(ctx, field)
+    found = ld(ctx, field + 2)
+    mask = ld(ctx, field + 3) - 1
+    at = record(number, width)
+    hole = _hash(ld(records, at), ld(records, at + 1)) & mask
+    while ld(found, hole) != number + 1:
+        hole = (hole + 1) & mask
+    slot = hole
+    while True:  # those behind it move up, each no farther than to where it is looked for first
+        slot = (slot + 1) & mask
+        other = ld(found, slot) - 1
+        if other < 0:
+            break
+        home = _hash(ld(records, record(other, width)), ld(records, record(other, width) + 1)) & mask
+        if (slot - home) & mask >= (slot - hole) & mask:
+            st(found, hole, other + 1)
+            hole = slot
+    st(found, hole, 0)
+    for w in range(width):
+        st(records, at + w, 0)
+    st(records, at + 1, ld(ctx, field + 4))
+    st(ctx, field + 4, number + 1)
+    return 0
 
 
 @inner
@@ -98,8 +133,8 @@ def strike_all(ctx, field):
         block = ld(ctx, field + w)
         st(ctx, field + w, 0)
         free(block)
-    st(ctx, field + 1, 0)
-    st(ctx, field + 3, 0)
+    for w in (1, 3, 4):
+        st(ctx, field + w, 0)
 
 
 @inner

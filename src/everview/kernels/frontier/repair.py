@@ -29,8 +29,9 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.frontier.balls import enlist, is_open, open_ball, radius_of
+from everview.kernels.frontier.finding import find, first_of, found_or_new, new_entry, next_of
 from everview.kernels.frontier.forest import (
-    ALONG_ADD,
+    ALONG_SAME,
     FLAG_BASED,
     FOREST_BAD,
     FOREST_BAD_N,
@@ -63,12 +64,7 @@ from everview.kernels.frontier.forest import (
     VERTEX_VALUE,
     WORST_VALUE,
     ask,
-    find,
-    first_of,
-    found_or_new,
     hold,
-    new_entry,
-    next_of,
     next_suspect,
     place,
     pop,
@@ -187,9 +183,10 @@ def _count_changed(ctx, rules, epoch):
     wild = ld(ctx, FOREST_WILD)
     for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
         rule, delta, row = _change(ctx, i)
-        if rule >= 0 and ld(rules, rule + RULE_KIND) == ALONG_ADD:
+        if rule >= 0 and ld(rules, rule + RULE_KIND) != ALONG_SAME:
             data = ld(delta, BATCH_DATA)
-            if is_wild(weight_of(ctx, data, ld(delta, BATCH_CAP), row, ld(rules, rule + RULE_FORWARD_WEIGHT))):
+            weight = weight_of(ctx, data, ld(delta, BATCH_CAP), row, ld(rules, rule + RULE_FORWARD_WEIGHT))
+            if is_wild(ld(rules, rule + RULE_KIND), weight):
                 wild += diff_at(delta, data, row, 0)
     st(ctx, FOREST_WILD, wild)
     return wild

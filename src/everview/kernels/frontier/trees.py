@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
 from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
+from everview.kernels.frontier.finding import empty_forest, found_or_new
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
@@ -60,9 +61,7 @@ from everview.kernels.frontier.forest import (
     VERTEX_FLAGS,
     VERTEX_PARENT,
     VERTEX_VALUE,
-    empty_forest,
     forest_words,
-    found_or_new,
     free_forest,
     hold,
     place,
