@@ -93,6 +93,7 @@ CASES: list[Case] = [
     Case("ingest", "ingest"),
     Case("lean", "lean"),
     Case("pairs", "pairs"),
+    Case("questions", "questions"),
     Case("adaptive", "adaptive"),
     Case("tpch", "tpch"),
     Case("server", "server"),

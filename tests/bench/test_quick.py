@@ -26,6 +26,7 @@ OTHERS = (
     "lean",
     "scaling",
     "pairs",
+    "questions",
 )
 
 

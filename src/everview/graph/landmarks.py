@@ -3,7 +3,7 @@
 `Graph.distance` keeps its answers up to date. Where thousands of pairs are asked for once each, that is too much; and a
 search from scratch walks through half the graph. The distances of ten landmarks are an ordinary view. By the triangle
 inequality they bound every other distance from both sides, and a search that knows such bounds goes straight to its
-target (`everview.kernels.frontier.guided`). The answer is the same with any index, and with none.
+target, or from both ends (`everview.kernels.frontier.guided`). The answer is the same with any index, and with none.
 
 Which nodes: those with most edges are on many shortest paths. But neighbours of each other say the same, so each
 further one must not be next to one that was taken, as long as there are others.
@@ -12,7 +12,8 @@ further one must not be next to one that was taken, as long as there are others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,9 @@ def ask(g: Graph, pairs: Iterable[tuple[Any, Any]], index: View | None) -> list[
     edges = _stored(g)
     if index is not None and (not isinstance(index, View) or tuple(index.schema()) != COLUMNS):
         raise PlanError("E_TYPE", f"{index!r} is not a view of landmarks", 'db.view("index", g.landmarks(...)) is one')
+    if g.weight is not None and g.edges.schema()[g.weight].kind != "int":
+        kind = g.edges.schema()[g.weight].kind
+        raise PlanError("E_TYPE", f"ask adds up whole numbers, and {g.weight} is {kind}", "g.distance takes it")
     if isinstance(pairs, Collection):
         raise PlanError("E_TYPE", "ask answers pairs that are given as values", "g.distance keeps those of a table")
     return Search(g, edges, index).answers(list(pairs))
@@ -107,7 +111,7 @@ class Search:
     @reads
     def answers(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any, int]]:
         """(source, target, distance) for each pair that is connected."""
-        core, g = self._core, self.g
+        core = self._core
         for each in (self.edges, self.index):
             if each is not None:
                 each._alive()
@@ -116,16 +120,12 @@ class Search:
         if len(running) != 1 or running[0].sharded or core.transactions.supposed() is not None:
             hint = "ask in a session of this process, outside what_if; g.distance works everywhere"
             raise PlanError("E_OPTION", "ask reads the edges of this session as they are", hint)
-        names = list(self.edges.schema())
-        edges = self._arranged(self.edges, (names.index(g.src), names.index(g.dst)))
-        index = None if self.index is None else self._arranged(self.index, (COLUMNS.index("node"), 0))
-        weight = -1 if g.weight is None else edges.order.index(names.index(g.weight))
+        search = self._searching(core.time)
         settled = np.zeros(1, dtype=np.int64)
         found: list[tuple[Any, Any, int]] = []
         for pair in pairs:
             source, target = (self._code(value) for value in self._ends(pair))
-            where = 0 if index is None else index.trace.address
-            cost = guided.shortest(edges.trace.address, weight, where, core.time, source, target, settled)
+            cost = search(source, target, settled)
             self.settled += int(settled[0])
             if cost == guided.NEGATIVE:
                 hint = "g.distance takes negative weights"
@@ -133,6 +133,22 @@ class Search:
             if cost != guided.NOT_FOUND:
                 found.append((*pair, int(cost)))
         return found
+
+    def _searching(self, time: int) -> Callable[[int, int, Any], int]:
+        """The kernel, told where the edges and the index are: it takes a source, a target, and where to count."""
+        names = list(self.edges.schema())
+        ends = (names.index(self.g.src), names.index(self.g.dst))
+        weight = None if self.g.weight is None else names.index(self.g.weight)
+
+        def by(keys: tuple[int, ...]) -> tuple[int, int]:
+            found = self._arranged(self.edges, keys)
+            return found.trace.address, -1 if weight is None else found.order.index(weight)
+
+        if self.index is None:
+            return partial(guided.shortest, *by(ends), time)
+        index = self._arranged(self.index, (COLUMNS.index("node"), 0)).trace.address
+        there, back = by(ends), by(ends[::-1])
+        return partial(guided.shortest_from_both_ends, *there, *back, index, time)
 
     def _ends(self, pair: Any) -> tuple[Any, Any]:
         if not isinstance(pair, tuple) or len(pair) != 2:

@@ -1,18 +1,18 @@
-"""One shortest path, searched from scratch over the edges' arrangement, and guided by an index of landmarks.
+"""One shortest path, searched from scratch over the edges' arrangements, and guided by an index of landmarks.
 
-Without an index this is Dijkstra's search that stops at the target. With one (Goldberg and Harrelson's ALT) it is A*:
-for every landmark l, d(l, v) and d(v, l) are kept as a view, and by the triangle inequality
+Without an index this is Dijkstra's search that stops at the target. With one, for every landmark l, d(l, v) and d(v, l)
+are kept as a view, and by the triangle inequality
 
     d(v, t)  >=  d(l, t) - d(l, v)        d(v, t)  >=  d(v, l) - d(t, l)        d(s, t)  <=  d(s, l) + d(l, t)
 
-The largest of the first two, over all landmarks, is how far v is from the target at least, and orders the search; what
-is farther than the last, for some landmark, is not looked at. Strictly farther: paths of equal length go on. Where
-one distance is infinite and the other is not, there is no way from v to the target at all. Where both are, nothing
-is known.
+The largest of the first two, over all landmarks, is how far v is from the target at least. Where one distance is
+infinite and the other is not, there is no way from v to the target at all. Where both are, nothing is known.
 
-Reading the bound of a vertex costs more than walking on from it, and most vertices that are met are never walked on
-from. So a vertex is first put where its predecessor's bound puts it, which is no more than its own; when its turn comes
-its own bound is read, and it waits again if that is more.
+*From both ends.* Who has an index has the edges in both directions, too. Two of Dijkstra's searches, along the edges
+from the source and against them from the target, touch far fewer vertices than one that is guided (A*). Each edge
+between them makes a path, an upper bound like that of the best landmark. A vertex is given up if its cost and its
+bound are no less than that. The search is over when what comes next on both sides is no less together: then the upper
+bound, which is a path's length, is the distance.
 
 The index is read in its arrangement by node. Rows of a vertex lie in several batches, with what was taken back among
 them: diffs times values are added up for each landmark, and what is left is the value.
@@ -46,21 +46,20 @@ from everview.types import NULL
     SEARCH_MARKS,
     SEARCH_MARKS_N,
     SEARCH_MOST,
+    SEARCH_BACK,
     SEARCH_WORDS,
-) = range(15)
-"""PLACES: (node, least cost so far, whether it is settled, bound or UNREAD) of what was met. MARKS: for each landmark of
-the target, its node, the target's two distances, then a count and two sums for the vertex under way. MOST: no path is
-longer, as far as is known.
+) = range(16)
+"""PLACES: (node, least cost so far, whether it is settled) of what was met. MARKS: for each landmark of the target, its
+node, the target's two distances, then a count and two sums for the vertex under way. MOST: no path is longer, as far as
+is known. BACK: it goes against the edges, its target is where the path begins.
 """
 
-PLACE_WIDTH, MARK_WIDTH = 4, 6
+PLACE_WIDTH, MARK_WIDTH = 3, 6
 
 NOT_FOUND, NEGATIVE = -1, -2
 
 FAR = 2**62
 """No bound, and a bound that says there is no way."""
-
-UNREAD = -1
 
 
 @inner
@@ -150,17 +149,19 @@ def _more(bound, whole, part):
 
 @shared
 def _bound(search, node):
-    """How far a vertex is from the target at least."""
-    if ld(search, SEARCH_INDEX) == 0:
-        return 0
+    """How far a vertex is from the target at least (or, if the search goes back, the target from the vertex)."""
     _sum_up(search, node, 0)
     marks = ld(search, SEARCH_MARKS)
     bound = 0
     for m in range(ld(search, SEARCH_MARKS_N)):
         at = 1 + m * MARK_WIDTH
         there_to, back = _distances(marks, at)
-        bound = _more(bound, ld(marks, at + 1), there_to)  # d(l, t) - d(l, v)
-        bound = _more(bound, back, ld(marks, at + 2))  # d(v, l) - d(t, l)
+        if ld(search, SEARCH_BACK) != 0:
+            bound = _more(bound, there_to, ld(marks, at + 1))  # d(l, v) - d(l, s)
+            bound = _more(bound, ld(marks, at + 2), back)  # d(s, l) - d(v, l)
+        else:
+            bound = _more(bound, ld(marks, at + 1), there_to)  # d(l, t) - d(l, v)
+            bound = _more(bound, back, ld(marks, at + 2))  # d(v, l) - d(t, l)
     return bound
 
 
@@ -200,6 +201,13 @@ def _widen(search):
 
 
 @inner
+def _cost_of(search, node):
+    """The least cost of a node so far; FAR if it was not met."""
+    p = ld(ld(search, SEARCH_FIND), _slot(search, node)) - 1
+    return FAR if p < 0 else ld(ld(search, SEARCH_PLACES), 1 + p * PLACE_WIDTH + 1)
+
+
+@inner
 def _push(search, first, place):
     heap = reserve(search, SEARCH_HEAP, SEARCH_HEAP_N, 2, 1)
     i = ld(search, SEARCH_HEAP_N)
@@ -218,7 +226,6 @@ def _push(search, first, place):
 @inner
 def _pop(search):
     heap = ld(search, SEARCH_HEAP)
-    least = ld(heap, 1)
     place = ld(heap, 2)
     n = ld(search, SEARCH_HEAP_N) - 1
     st(search, SEARCH_HEAP_N, n)
@@ -238,14 +245,12 @@ def _pop(search):
         i = down
     st(heap, 1 + 2 * i, first)
     st(heap, 2 + 2 * i, last)
-    return least, place
+    return place
 
 
 @shared
-def _meet(search, node, cost, least):
-    """A path of a cost leads to a node, by way of one from which it is so far to the target at least: note it, if it is
-    the best so far.
-    """
+def _meet(search, node, cost):
+    """A path of a cost leads to a node: note it, if it is the best so far."""
     if 2 * (ld(search, SEARCH_PLACES_N) + 1) > ld(search, SEARCH_FIND_SIZE):
         _widen(search)
     places = reserve(search, SEARCH_PLACES, SEARCH_PLACES_N, PLACE_WIDTH, 1)
@@ -253,46 +258,41 @@ def _meet(search, node, cost, least):
     p = ld(ld(search, SEARCH_FIND), slot) - 1
     if p < 0:
         p = ld(search, SEARCH_PLACES_N)
-        at = 1 + p * PLACE_WIDTH
-        st(places, at, node)
-        st(places, at + 1, FAR)
-        st(places, at + 2, 0)
-        st(places, at + 3, UNREAD)
+        st(places, 1 + p * PLACE_WIDTH, node)
+        st(places, 1 + p * PLACE_WIDTH + 1, FAR)
         st(search, SEARCH_PLACES_N, p + 1)
         st(ld(search, SEARCH_FIND), slot, p + 1)
     at = 1 + p * PLACE_WIDTH
-    bound = max(ld(places, at + 3), 0)
-    if cost < ld(places, at + 1) and bound < FAR and cost + bound <= ld(search, SEARCH_MOST):
+    if cost < ld(places, at + 1):
         st(places, at + 1, cost)
         st(places, at + 2, 0)
-        _push(search, max(cost + bound, least), p)
+        _push(search, cost, p)
     return 0
 
 
 @inner
-def _its_turn(search, least, place):
-    """Whether a vertex that is first of the heap is the next to be walked on from; it may have to wait again, or lead
-    nowhere.
-    """
-    at = 1 + place * PLACE_WIDTH
+def _settled(search):
+    """Take the next node: (whether it was not taken before, node, cost)."""
+    at = 1 + _pop(search) * PLACE_WIDTH
     places = ld(search, SEARCH_PLACES)
-    if ld(places, at + 2) != 0:
-        return False
-    if ld(places, at + 3) == UNREAD:
-        st(places, at + 3, _bound(search, ld(places, at)))
-    bound = ld(places, at + 3)
-    whole = ld(places, at + 1) + bound
-    if bound >= FAR or whole > ld(search, SEARCH_MOST):
-        return False
-    if whole > least:
-        _push(search, whole, place)
-        return False
-    return True
+    first = ld(places, at + 2) == 0
+    st(places, at + 2, 1)
+    return first, ld(places, at), ld(places, at + 1)
+
+
+@inner
+def _shorter(search, other, node, cost):
+    """Whether a path of a cost to a node is better than those known, or one to the other search's nodes is."""
+    if cost < _cost_of(search, node):
+        return True
+    return other != 0 and cost + _cost_of(other, node) < ld(search, SEARCH_MOST)
 
 
 @shared
-def _walk_on(search, node, cost, least):
-    """Follow all edges of a settled node. 0 if one has a negative weight."""
+def _walk_on(search, other, node, cost):
+    """Follow all edges of a settled node, which may lead to what the other search (0: there is none) has met. 0 if one
+    has a negative weight. Whether an edge is there is asked only if it matters.
+    """
     trace = ld(search, SEARCH_EDGES)
     column = ld(search, SEARCH_WEIGHT)
     time = ld(search, SEARCH_TIME)
@@ -304,12 +304,16 @@ def _walk_on(search, node, cost, least):
         i = _first(search, batch, node)
         while i < rows and ld(data, i) == node:
             weight = 1 if column < 0 else ld(data, column * cap + i)
-            if weight != NULL and ld(data, cap + i) != NULL and adds(batch, data, i, time):
-                if there(trace, batch, i, time) != 0:
+            far = ld(data, cap + i)
+            if weight != NULL and far != NULL and weight < FAR - cost and adds(batch, data, i, time):
+                if (weight < 0 or _shorter(search, other, far, cost + weight)) and there(trace, batch, i, time) != 0:
                     if weight < 0:
                         return 0
-                    if weight < FAR - cost:
-                        _meet(search, ld(data, cap + i), cost + weight, least)
+                    if other != 0:
+                        most = min(ld(search, SEARCH_MOST), cost + weight + _cost_of(other, far))
+                        st(search, SEARCH_MOST, most)
+                        st(other, SEARCH_MOST, most)
+                    _meet(search, far, cost + weight)
             i += 1
     return 1
 
@@ -321,11 +325,8 @@ def _free_all(search):
     free(search)
 
 
-@entry("int", "int", "int", "int", "int", "int", "words", lasting=False)
-def shortest(edges, weight, index, time, source, target, out, n):
-    """The least cost of a path (NOT_FOUND, NEGATIVE), and in `out` how many nodes were settled. `weight` below 0: every
-    edge costs 1; `index` 0: there is none.
-    """
+@inner
+def _new_search(edges, weight, index, time, back):
     search = zeros(SEARCH_WORDS)
     st(search, SEARCH_EDGES, edges)
     st(search, SEARCH_WEIGHT, weight)
@@ -333,29 +334,77 @@ def shortest(edges, weight, index, time, source, target, out, n):
     st(search, SEARCH_TIME, time)
     st(search, SEARCH_KEY, alloc(2))
     st(search, SEARCH_MOST, FAR)
-    if index != 0:
-        _aim(search, target)
-    if index != 0:
-        _sum_up(search, source, 0)
-        _limit(search, source)
-    _meet(search, source, 0, 0)
+    st(search, SEARCH_BACK, back)
+    _widen(search)
+    return search
+
+
+@entry("int", "int", "int", "int", "int", "words", lasting=False)
+def shortest(edges, weight, time, source, target, out, n):
+    """The least cost of a path (NOT_FOUND, NEGATIVE), and in `out` how many nodes were settled. `weight` below 0: every
+    edge costs 1.
+    """
+    search = _new_search(edges, weight, 0, time, 0)
+    _meet(search, source, 0)
     answer = NOT_FOUND
     settled = 0
     while ld(search, SEARCH_HEAP_N) > 0:
-        least, place = _pop(search)
-        if _its_turn(search, least, place):
-            at = 1 + place * PLACE_WIDTH
-            places = ld(search, SEARCH_PLACES)
-            st(places, at + 2, 1)
+        first, node, cost = _settled(search)
+        if first:
             settled += 1
-            node = ld(places, at)
-            cost = ld(places, at + 1)
             if node == target:
                 answer = cost
                 break
-            if _walk_on(search, node, cost, least) == 0:
+            if _walk_on(search, 0, node, cost) == 0:
                 answer = NEGATIVE
                 break
     raw_store(out, 0, settled)
     _free_all(search)
+    return answer
+
+
+@inner
+def _next(search, other):
+    """Walk on from the next node of one of two searches, unless it leads to nothing better: (whether it was settled,
+    whether all weights are well).
+    """
+    first, node, cost = _settled(search)
+    if not first:
+        return False, True
+    bound = _bound(search, node)
+    if bound >= FAR or cost + bound >= ld(search, SEARCH_MOST):
+        return False, True
+    return True, _walk_on(search, other, node, cost) != 0
+
+
+@entry("int", "int", "int", "int", "int", "int", "int", "int", "words", lasting=False)
+def shortest_from_both_ends(edges, weight, backward, back_weight, index, time, source, target, out, n):
+    """`shortest`, searched from both ends and guided by an index; `backward` has the edges by their far ends."""
+    ahead = _new_search(edges, weight, index, time, 0)
+    behind = _new_search(backward, back_weight, index, time, 1)
+    _aim(ahead, target)
+    _aim(behind, source)
+    _sum_up(ahead, source, 0)
+    _limit(ahead, source)
+    st(behind, SEARCH_MOST, ld(ahead, SEARCH_MOST))
+    _meet(ahead, source, 0)
+    _meet(behind, target, 0)
+    settled = 0
+    well = True
+    while well and source != target and ld(ahead, SEARCH_HEAP_N) > 0 and ld(behind, SEARCH_HEAP_N) > 0:
+        if ld(ld(ahead, SEARCH_HEAP), 1) + ld(ld(behind, SEARCH_HEAP), 1) >= ld(ahead, SEARCH_MOST):
+            break
+        if ld(ahead, SEARCH_HEAP_N) <= ld(behind, SEARCH_HEAP_N):
+            counts, well = _next(ahead, behind)
+        else:
+            counts, well = _next(behind, ahead)
+        settled += 1 if counts else 0
+    answer = ld(ahead, SEARCH_MOST) if ld(ahead, SEARCH_MOST) < FAR else NOT_FOUND
+    if source == target:
+        answer = 0
+    if not well:
+        answer = NEGATIVE
+    raw_store(out, 0, settled)
+    _free_all(ahead)
+    _free_all(behind)
     return answer

@@ -90,8 +90,8 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
 """Words behind those of a forest. AHEAD, BEHIND: the contexts of both forests. RECORDS: the registry of pairs. LOG:
 copies of pairs, those of the epoch from LOG_FROM on. TODO: pairs whose distance is in doubt. STAGE, CURRENT, SIDE,
 BEFORE: where the work is (see `pairs`). SEEN, OPENED: how far the logs of entries and balls have been looked at. WASTE:
-about how many entries nobody needs. NEW: whether the step asks something new; BUDGET, USED: see `budget`. LOOKS, GROWTHS: how
-often all edges of a ball were looked at, and a ball has grown, since the beginning.
+about how many entries nobody needs. NEW: whether the step asks something new; BUDGET, USED: see `budget`. LOOKS,
+GROWTHS: how often all edges of a ball were looked at, and a ball has grown, since the beginning.
 """
 
 (

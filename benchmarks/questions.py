@@ -1,0 +1,247 @@
+"""The evaluation of Ammar's thesis (2023, chapter 2) made again: table 1.1 and figures 2.4 to 2.11, with plots.
+
+    python benchmarks/questions.py --quick
+    python benchmarks/questions.py --plots benchmarks/plots
+
+Live questions over a graph that changes by single edges. *Forms*: "scratch" (compiled, stops at the target, keeps
+nothing), "rounds" (an ordinary loop), "lean" (histories), "dropped" (histories within 85 % of what they take), "trees",
+and for pairs also "halves". A random graph with weights 1 to 10; `--degree` and `--nodes` say which.
+
+    table_1_1    pairs: CPU for 100 insertions by the number of live questions
+    figure_2_4   pairs, K-hop, components, ranks: bytes of a question, CPU of a change that inserts
+    figure_2_6   pairs: CPU of a change by the share of deletions (25 % and 50 % are figure 2.5)
+    figure_2_7   pairs and K-hop: rounds against lean by the average degree
+    figure_2_8   K-hop: CPU of a change and rows worked out again by the chance to be dropped; exact or by filters, all
+                 vertices or only those of few edges
+    figure_2_9   pairs and K-hop: how many questions fit into a gigabyte (from bytes of a question), and CPU of a change
+                 for all of them if it grows with their number
+    figure_2_10  components and ranks within a budget of 85 %
+    figure_2_11  one-off questions with ten landmarks, maintenance included, against none
+
+A change's CPU is for all live questions together. What fits into a gigabyte is worked out from the bytes of a few
+questions, not filled up: `fits` says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import common
+import lean
+import numpy as np
+import plot
+
+import everview as ev
+from everview.graph import Graph
+from everview.kernels import make
+from everview.kernels.frontier import histories as histories_k
+from everview.kernels.frontier import history as history_k
+
+GIGABYTE = 10**9
+HOPS = 5
+PLANS: dict[str, Any] = {"rounds": "rounds", "halves": None}
+Question = Callable[[ev.Table, ev.Table, dict[str, Any]], ev.Collection]
+
+
+def _pairs(edge: ev.Table, asked: ev.Table, how: dict[str, Any]) -> ev.Collection:
+    return Graph(edge, weight="w", **how).distance(asked)
+
+
+def _k_hop(edge: ev.Table, asked: ev.Table, how: dict[str, Any]) -> ev.Collection:
+    return Graph(edge, **how).within(HOPS, asked.select(node=asked.a))
+
+
+def _components(edge: ev.Table, asked: ev.Table, how: dict[str, Any]) -> ev.Collection:
+    return Graph(edge, **how).wcc()
+
+
+def _ranks(edge: ev.Table, asked: ev.Table, how: dict[str, Any]) -> ev.Collection:
+    return Graph(edge, **how).pagerank(10)
+
+
+QUESTIONS: dict[str, Question] = {"pairs": _pairs, "K-hop": _k_hop, "components": _components, "ranks": _ranks}
+
+
+class Live:
+    """Questions of one kind, in one form, over one graph; and what they take."""
+
+    def __init__(self, kind: str, form: str, edges: np.ndarray, questions: int) -> None:
+        how: dict[str, Any] = {"memory": "lean"} if form == "lean" else {}
+        if form == "dropped":
+            how = {"budget": int(0.85 * Live(kind, "lean", edges, questions).used)}
+        self.nodes, self.edges = int(edges[:, :2].max()) + 1, edges
+        self.db, self.edge, self.asked, _ = lean._made(edges)
+        self.db.view("answers", QUESTIONS[kind](self.edge, self.asked, how), plan=PLANS.get(form, "whole"))
+        before = self.db.stats()["bytes"]
+        self.asked.insert(lean._pairs(self.nodes, questions))
+        self.bytes = (self.db.stats()["bytes"] - before) / questions
+        self.used = sum(o.about(histories_k.HISTORIES_BYTES) for o in self.operators())
+        self.number = 0
+
+    def operators(self) -> list[Any]:
+        return [o for o in self.db._core.runtime.dataflow.operators() if o.kind == "histories"]
+
+    def change(self, changes: int, deletions: float = 0.5) -> float:
+        """Microseconds of CPU of a change: an edge comes, or (a share of all) one goes."""
+        begin = time.process_time()
+        for _ in range(changes):
+            self.number += 1
+            n = self.number
+            if n * deletions % 1 + deletions >= 1:
+                self.edge.delete([tuple(self.edges[n].tolist())])
+            else:
+                self.edge.insert([((n * 7919) % self.nodes, (n * 104729) % self.nodes, 1 + n % 10)])
+        return (time.process_time() - begin) / changes * 1e6
+
+
+def _scratch(edges: np.ndarray, questions: int) -> float:
+    """Microseconds of CPU to answer all pairs from scratch once."""
+    db, _, _, g = lean._made(edges)
+    pairs = lean._pairs(int(edges[:, :2].max()) + 1, questions)
+    g.ask(pairs[:1])
+    begin = time.process_time()
+    g.ask(pairs)
+    found = (time.process_time() - begin) * 1e6
+    db.close()
+    return found
+
+
+def run(options: Any) -> dict[str, Any]:
+    """All of it; tiny with `--quick`."""
+    nodes, degree, few, changes = (300, 4, 2, 4) if options.quick else (options.nodes, options.degree, 10, 60)
+    edges = lean._edges(nodes, nodes * degree)
+    found: dict[str, Any] = {"benchmark": "questions", "nodes": nodes, "edges": len(edges), "questions": few}
+    found["table_1_1"] = _table(edges, (1, 2) if options.quick else (10, 20, 30, 40), changes)
+    found["figure_2_4"] = {
+        kind: {form: _measured(kind, form, edges, few, changes) for form in _forms(kind)} for kind in QUESTIONS
+    }
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    found["figure_2_6"] = {
+        form: [Live("pairs", form, edges, few).change(changes, share) for share in shares]
+        for form in ("rounds", "lean", "trees", "halves")
+    }
+    small = max(nodes // 8, 100)
+    found["figure_2_7"] = {
+        kind: {
+            form: [Live(kind, form, lean._edges(small, small * d), few).change(changes) for d in _degrees(options)]
+            for form in ("rounds", "lean")
+        }
+        for kind in ("pairs", "K-hop")
+    }
+    found["figure_2_8"] = _dropping(edges, few, max(changes // 6, 2))
+    found["figure_2_9"] = {kind: _fits(found["figure_2_4"][kind], edges, few) for kind in ("pairs", "K-hop")}
+    found["figure_2_10"] = {kind: found["figure_2_4"][kind]["dropped"] for kind in ("components", "ranks")}
+    found["figure_2_11"] = {str(k): lean._one_off(nodes, edges, k, changes) for k in (0, 10)}
+    if options.plots:
+        _draw(options.plots, found, _degrees(options))
+    return found
+
+
+def _forms(kind: str) -> tuple[str, ...]:
+    trees = {"pairs": ("trees", "halves"), "ranks": ()}.get(kind, ("trees",))
+    return ("rounds", "lean", "dropped", *trees)
+
+
+def _degrees(options: Any) -> tuple[int, ...]:
+    return (3, 6) if options.quick else (5, 20, 100, 500)
+
+
+def _measured(kind: str, form: str, edges: np.ndarray, questions: int, changes: int) -> dict[str, float]:
+    live = Live(kind, form, edges, questions)
+    found = {
+        "bytes": live.bytes,
+        "change_us": live.change(max(changes // 10, 2) if form == "dropped" else changes, 0.0),
+    }
+    live.db.close()
+    return found
+
+
+def _table(edges: np.ndarray, counts: tuple[int, ...], changes: int) -> dict[str, list[float]]:
+    """Seconds of CPU for 100 insertions, by the number of live pairs."""
+    found: dict[str, list[float]] = {"scratch": [_scratch(edges, n) * 100 / 1e6 for n in counts]}
+    for form in ("rounds", "lean", "trees", "halves"):
+        found[form] = [Live("pairs", form, edges, n).change(changes, 0.0) * 100 / 1e6 for n in counts]
+    return {"questions": [float(n) for n in counts], **found}
+
+
+def _dropping(edges: np.ndarray, questions: int, changes: int) -> dict[str, list[dict[str, float]]]:
+    """By the chance to be dropped (0, 25 ... 100 %), for all vertices ("random") or only those of few edges."""
+    middle = int(np.percentile(np.bincount(edges[:, :2].ravel()), 80))
+    found: dict[str, list[dict[str, float]]] = {}
+    for exact in (True, False):
+        for name, most in (("random", 1 << 30), ("degree", middle)):
+            found[f"{'exact' if exact else 'filters'}, {name}"] = [
+                _dropped(edges, questions, changes, part, exact, most) for part in (0.0, 0.25, 0.5, 0.75, 1.0)
+            ]
+    return found
+
+
+def _dropped(edges: np.ndarray, questions: int, changes: int, part: float, exact: bool, most: int) -> dict[str, float]:
+    live = Live("K-hop", "lean", edges, questions)
+    for operator in live.operators():
+        for word, value in (
+            (history_k.HISTORY_CHANCE, int(part * 2**32)),
+            (history_k.HISTORY_EXACT, int(exact)),
+            (history_k.HISTORY_MOST_DEGREE, most),
+        ):
+            make.poke(operator.context, word, value)
+    live.asked.insert([(a + 1, b) for a, b in lean._pairs(live.nodes - 1, questions)])  # what is written now is dropped
+    before = sum(make.peek(o.context, history_k.HISTORY_RECALLED) for o in live.operators())
+    taken = live.change(changes)
+    again = sum(make.peek(o.context, history_k.HISTORY_RECALLED) for o in live.operators()) - before
+    live.db.close()
+    return {"part": part, "change_us": taken, "worked_out_again": again / changes}
+
+
+def _fits(forms: dict[str, dict[str, float]], edges: np.ndarray, questions: int) -> dict[str, dict[str, float]]:
+    """How many questions a gigabyte holds, beside rounds, and a change for all of them beside scratch."""
+    each = _scratch(edges, questions) / questions
+    found = {}
+    for form, one in forms.items():
+        fits = GIGABYTE / one["bytes"]
+        found[form] = {
+            "fits": fits,
+            "times_rounds": forms["rounds"]["bytes"] / one["bytes"],
+            "change_ms": one["change_us"] / questions * fits / 1e3,
+            "scratch_ms": each * fits / 1e3,
+        }
+    return found
+
+
+def _draw(folder: Path, found: dict[str, Any], degrees: tuple[int, ...]) -> None:
+    """A line chart for each figure that has a row of points."""
+    counts = ", ".join(f"{n:.0f}" for n in found["table_1_1"]["questions"])
+    table = {k: [1e3 * x for x in v] for k, v in found["table_1_1"].items() if k != "questions"}
+    charts: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+        "table-1-1": ("100 insertions, by the number of live pairs", f"{counts} questions", "ms of CPU", table),
+        "figure-2-6": (
+            "a change of all pairs, by the share of deletions",
+            "0, 25, 50, 75, 100 % deletions",
+            "us of CPU",
+            found["figure_2_6"],
+        ),
+        "figure-2-8": (
+            "a change of K-hop questions, by what is dropped",
+            "0, 25, 50, 75, 100 % dropped",
+            "us of CPU",
+            {k: [p["change_us"] for p in v] for k, v in found["figure_2_8"].items()},
+        ),
+    }
+    for kind, forms in found["figure_2_7"].items():
+        label = ", ".join(str(d) for d in degrees)
+        title = f"a change of {kind} questions, by the average degree"
+        charts[f"figure-2-7-{kind.lower()}"] = (title, f"degree {label}", "us of CPU", forms)
+    for name, (title, x_label, y_label, series) in charts.items():
+        plot.line_chart(folder / f"questions-{name}.svg", title, x_label, y_label, series)
+
+
+if __name__ == "__main__":
+    parser = common.arguments(__doc__)
+    parser.add_argument("--nodes", type=int, default=20_000)
+    parser.add_argument("--degree", type=int, default=5)
+    parser.add_argument("--plots", type=Path, help="a folder for the charts")
+    chosen = parser.parse_args()
+    common.report(run(chosen), chosen)
