@@ -47,13 +47,15 @@ setup: $(WARM) ## make .venv, install packages, compile kernels
 demo: $(WARM) ## where does the money go? a story of less than a minute, and a page to look at
 	@$(PY) -m everview.cli demo
 
-# Jobs of one core go side by side, two at a time; the stages with $(JOBS) processes one after the other.
+# Jobs of one core go side by side, two at a time, each with its output in one piece; the stages with $(JOBS) processes one
+# after the other.
+TOGETHER := -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 test: $(INSTALLED) ## lint, tests, a part of them in the debug build, a sample of the slow ones, Spark, the wheel
-	@$(MAKE) --no-print-directory -j2 --output-sync=target $(WARM) $(WARM_DEBUG) lint wheel
+	@$(MAKE) --no-print-directory $(TOGETHER) $(WARM_DEBUG) lint $(WARM) wheel
 	@$(MAKE) --no-print-directory fast-test
 	@$(MAKE) --no-print-directory debug-test
 	@$(MAKE) --no-print-directory slow-sample
-	@$(MAKE) --no-print-directory -j2 --output-sync=target spark-test wheel-test
+	@$(MAKE) --no-print-directory $(TOGETHER) spark-test wheel-test
 
 lint: $(INSTALLED) ## ruff and mypy
 	@echo "== ruff: style, likely mistakes, formatting"
