@@ -253,7 +253,7 @@ def test_describe(db: ev.Session) -> None:
     assert db.sql("DESCRIBE item").rows() == db.sql("SHOW COLUMNS FROM Item").rows() == expected
     assert db.sql("DESCRIBE item").columns == ["column", "type", "null", "key"]
     assert db.sql("DESCRIBE SELECT id / 2.0 AS h, name FROM item").rows() == [
-        ("h", "double", "no", "no"),
+        ("h", "numeric", "no", "no"),
         ("name", "text", "no", "no"),
     ]
     for text in ("DESCRIBE nope", "SHOW COLUMNS FROM nope", "DESCRIBE SELECT nope FROM item"):

@@ -33,7 +33,7 @@ from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.query import Compiler, Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Relation, Scope
 from everview.sql.text import parts
-from everview.sql.text.places import Source, SqlError
+from everview.sql.text.places import Source
 from everview.types import INT
 
 if TYPE_CHECKING:
@@ -288,7 +288,8 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
 def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source, privilege: str = "") -> Table:
     """The table that a statement changes, if whoever acts has the privilege to."""
     if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
-        raise SqlError("E_SYNTAX", "the table's name is missing", "name the table to change", 1, 1)
+        at = source.tokens[min(1, len(source.tokens) - 1)].start if source.tokens else 0
+        raise source.error_at(at, "E_SYNTAX", "the table's name is missing", "name the table to change")
     name = sql.spelled(schemas.written(target))
     found = sql.core.catalog.tables.get(name) if name in sql.session.tables else None
     if found is None:

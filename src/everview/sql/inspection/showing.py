@@ -28,6 +28,9 @@ def show(sql: Statements, statement: reading.Statement) -> Result:
     """SHOW TABLES [FROM schema], SHOW COLUMNS FROM name, SHOW INDEXES [FROM name], SHOW plan, ..."""
     words = Words(reading.respoken(statement))
     rest = " ".join(t.text for t in words.tokens).lower()
+    if not rest:
+        at = statement.tokens[0].start
+        raise statement.source().error_at(at, "E_SYNTAX", "what is to be shown is missing", _HINT)
     if rest in _SETTINGS:
         return sql.texts(rest.replace(" ", ""), [_setting(sql, rest)])
     if rest.startswith("materialized views"):

@@ -31,7 +31,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from everview.errors import did_you_mean
 from everview.sql.select.choice import hinted
-from everview.sql.text import foreign
+from everview.sql.text import complaints, foreign
 from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.notes import SESSION, Notes, TableWindow, WatermarkNote
 from everview.sql.text.parts import recorded
@@ -143,11 +143,12 @@ def _tokens(text: str, start: int, dialect: str) -> tuple[list[Token], int]:
     blank = re.sub(r"[^\n]", " ", text[:start])
     try:
         return list(_tokenized(blank + text[start:], dialect)), len(text)
-    except TokenError as error:
+    except TokenError:
         change = _SET_DIALECT.search(text, start)
         if change is not None and change.end() < len(text):
             return _tokens(text[: change.end()], start, dialect)
-        raise SqlError("E_SYNTAX", f"the text cannot be read: {str(error).splitlines()[0]}", "", 1, 1) from None
+        at, what = complaints.never_closed(text, start)
+        raise Source(text).error_at(at, "E_SYNTAX", what) from None
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -391,7 +392,9 @@ def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
     what = re.sub(
         r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", lambda m: _incomplete(m[1], before), what
     )
-    said = f"{what}{f', near {near!r}' if near else ''}"
+    said = complaints.in_our_words(what, near or "")
+    if near and near not in said:
+        said += f", near {near!r}"
     hint = _keyword(near or "") or _keyword(before[-1] if before else "")
     return SqlError("E_SYNTAX", said, hint, line, at, source.text)
 
