@@ -337,3 +337,16 @@ def test_defaults_of_all_kinds() -> None:
     ]
     assert len({r for (r,) in db.sql("SELECT id FROM d").rows()}) == 3
     assert db.sql("SELECT nextval('numbers'), currval('numbers')").rows() == [(1003, 1003)]
+
+
+@pytest.mark.parametrize("how", ["sql", "python"])
+def test_a_serial_column_begins_again_with_its_table(how: str) -> None:
+    db = ev.connect()
+    for _ in range(2):
+        db.sql("CREATE TABLE n (id serial PRIMARY KEY, x int)")
+        db.sql("INSERT INTO n (x) VALUES (5), (6)")
+        assert db["n"].rows() == [(1, 5), (2, 6)]
+        if how == "sql":
+            db.sql("DROP TABLE n")
+        else:
+            db["n"].drop()

@@ -147,6 +147,7 @@ class Client:
     def begin(self, *, explicit: bool, isolation: str = "", read_only: bool | None = None) -> None:
         """Open a transaction, or make one that nobody asked for one that was."""
         self.explicit = explicit or self.explicit
+        self.work.implicit = not self.explicit
         if self.inside:
             return
         level = isolation or self.settings.show("default_transaction_isolation")
@@ -161,7 +162,8 @@ class Client:
             self.rollback()
             return False
         try:
-            if self.work.changes or (self.work.changes is not None and self.work.changes.offsets):
+            changes = self.work.changes
+            if changes or self.work.defined or (changes is not None and changes.offsets):
                 await self.run(self.work.commit)
         except BaseException:
             self.rollback()
@@ -172,16 +174,10 @@ class Client:
 
     def rollback(self) -> None:
         """Undo the transaction."""
-        defined = list(self.work.defined)
         self.work.forget()
         self._ended(undo=True)
-        if defined:
-            self.told(
-                f"ROLLBACK does not undo {', '.join(defined)}", "drop it, if it was a mistake", "WARNING", "01000"
-            )
 
     def _ended(self, *, undo: bool) -> None:
-        self.work.defined.clear()
         self.settings.end(undo=undo)
         self.explicit = self.failed = False
         self.portals.clear()

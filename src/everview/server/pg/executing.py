@@ -20,7 +20,6 @@ from everview.server.pg.lexing import parameters, spaced
 from everview.server.pg.oids import named, oid_of, type_of
 from everview.server.pg.quick import Quick
 from everview.server.pg.states import PgError
-from everview.server.pg.work import READ_COMMITTED
 from everview.sql.answers.given import Given
 from everview.sql.rights import roles
 from everview.types import STR, DataType
@@ -109,7 +108,7 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     """Do a statement, and give its answer."""
     command = found.command
     client.check_open(command)
-    if found.quick is not None and not client.work.changes and client.work.isolation == READ_COMMITTED:
+    if found.quick is not None and client.work.plain:
         rows = found.quick.answer(given, client.who)
         if rows is not None:
             return Answer.of_result(rows, f"SELECT {len(rows)}")
@@ -131,8 +130,8 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     outcome = await run(lambda s: client.work.run(s, found.text, values, changing=command.changing, beside=beside))
     for notice in outcome.notices:
         client.told(notice)
-    if client.inside and client.work.defined and command.first in ("CREATE", "DROP", "ALTER") and client.explicit:
-        client.told(f"{client.work.defined[-1]} took effect at once; ROLLBACK will not undo it")
+    if client.explicit and command.is_("CREATE", "SCHEMA"):
+        client.told("CREATE SCHEMA took effect at once; ROLLBACK will not undo it")
     if outcome.rows is None:
         return Answer(tag_of(command, None, outcome.affected))
     answer = Answer.of_result(outcome.rows, tag_of(command, len(outcome.rows), outcome.affected))

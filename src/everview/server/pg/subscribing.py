@@ -240,6 +240,7 @@ class Live(Answer):
             view._refuse_errors()
             if wanted.snapshot or wanted.key:
                 snapshot = view._now() if since == now else view.as_of(since)
+                core_of(session).access.check_rows(len(snapshot) if wanted.snapshot else 0)
                 self._first = Batch(since, view._codec, *snapshot._contents())
             later = [] if since == now else _batches(view, since)
             self.told = since

@@ -10,8 +10,7 @@ added is there, COMMIT fails with 40001 (E_SERIALIZE) and nothing is changed; wh
 REPEATABLE READ and SERIALIZABLE read as of the time of their first statement, which their history must reach; if they
 change anything, and anybody else has committed since, they fail with 40001.
 
-CREATE, ALTER and DROP take effect at once, also inside a transaction, and ROLLBACK does not undo them: clients that
-begin a transaction for everything could not make a table otherwise. The client is told by a notice.
+CREATE, ALTER and DROP are staged, too (`everview.server.pg.defining`): others see them at COMMIT.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ import numpy as np
 
 from everview.errors import EverviewError
 from everview.runtime.base import ChangeSet
+from everview.server.pg import defining
+from everview.server.pg.defining import Definitions, conflict
 from everview.server.pg.quick import Quick, quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
@@ -50,7 +51,7 @@ T = TypeVar("T")
 
 QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 DEFINING = ("CREATE", "DROP", "ALTER", "COMMENT", "REPLACE", "GRANT", "REVOKE", "REASSIGN")
-"""First words of statements that take effect at once."""
+"""First words of statements that define something."""
 
 READ_COMMITTED = "read committed"
 
@@ -75,8 +76,12 @@ class Work:
         """what the transaction under way has changed; None if none is"""
         self.isolation = READ_COMMITTED
         self.read_only = False
-        self.defined: list[str] = []
+        self.implicit = False
+        """whether nobody asked for the transaction: it is what was sent together"""
+        self.defined = Definitions()
         """what was created, altered or dropped inside the transaction"""
+        self._marks: list[tuple[str, int]] = []
+        """savepoints, and how much was defined then"""
         self._sql: Statements | None = None
         self._began: int | None = None
         self._codecs: dict[int, tuple[Table, object]] = {}
@@ -96,6 +101,8 @@ class Work:
         """Undo the transaction: nobody has seen it."""
         self.changes = None
         self._codecs.clear()
+        self.defined.clear()
+        self._marks.clear()
         if self._sql is not None:
             self._sql.savepoints.clear()
 
@@ -103,7 +110,21 @@ class Work:
         """Do what was staged, in one step. Whether it succeeds or not, the transaction is over."""
         core, changes = core_of(session), self.changes
         began, codecs = self._began, dict(self._codecs)
+        if self.defined:
+            try:
+                assert changes is not None
+                self.defined.done(
+                    self._statements(session), changes, lambda rows: self._hand_over(core, rows, began, {})
+                )
+            finally:
+                self.forget()
+            return
         self.forget()
+        self._hand_over(core, changes, began, codecs)
+
+    def _hand_over(
+        self, core: Core, changes: ChangeSet | None, began: int | None, codecs: Mapping[int, tuple[Table, object]]
+    ) -> None:
         if not changes and not (changes is not None and changes.offsets):
             return
         assert changes is not None
@@ -126,16 +147,31 @@ class Work:
             if table._dropped or table._codec is not codec:
                 raise conflict(f"table {table._label!r} was altered or dropped meanwhile")
 
-    @contextmanager
-    def _inside(self, session: Session, *, apart: bool = False) -> Iterator[Statements]:
-        """The session as this connection sees it: its settings, and what its transaction has changed; `apart`: without
-        the latter.
-        """
-        core = core_of(session)
+    def _statements(self, session: Session) -> Statements:
         if self._sql is None:
             self._sql = Statements(session)
             self._sql.is_warning = False
-        sql = self._sql
+        return self._sql
+
+    def _within(self, session: Session, function: Callable[[Statements], T], *, apart: bool = False) -> T:
+        """Call a function with the session as this connection sees it: its settings, what its transaction has changed,
+        and what that has defined; `apart`: without the latter two.
+        """
+
+        def call() -> T:
+            with self._inside(session, apart=apart) as sql:
+                return function(sql)
+
+        if not self.defined or apart:
+            return call()
+        assert self.changes is not None
+        self._codecs.clear()  # its tables are others each time
+        return self.defined.tried(self._statements(session), self.changes, call)
+
+    @contextmanager
+    def _inside(self, session: Session, *, apart: bool = False) -> Iterator[Statements]:
+        core = core_of(session)
+        sql = self._statements(session)
         transaction: Transaction | None = None
         try:
             with spoken(Spoken(self.settings.zone, self._path(core))):
@@ -166,7 +202,9 @@ class Work:
     @property
     def plain(self) -> bool:
         """Whether a query sees here what everybody sees: what is committed."""
-        return not self.changes and (self.changes is None or self.isolation == READ_COMMITTED)
+        if self.changes is None:
+            return True
+        return not self.changes and not self.defined and self.isolation == READ_COMMITTED
 
     # statements
 
@@ -178,29 +216,67 @@ class Work:
         """
 
         def look() -> tuple[Given, Shape | None, Quick | None]:
-            with self._inside(session, apart=beside) as sql:
-                given, shape = parameters.bound(sql, text, types)
-                return given, shape, quick(sql, session, text, given) if shape is not None else None
+            return self._within(session, bound, apart=beside)
+
+        def bound(sql: Statements) -> tuple[Given, Shape | None, Quick | None]:
+            given, shape = parameters.bound(sql, text, types)
+            known = shape is not None and not self.defined
+            return given, shape, quick(sql, session, text, given) if known else None
 
         return guests.looked(core_of(session), look) if beside else look()
 
     def run(self, session: Session, text: str, given: Given | None, *, changing: bool, beside: bool = False) -> Outcome:
         """Do one statement; `changing`: it may change rows, `beside`: it is a query that sees what everybody sees."""
         first = text.split(None, 1)[0].upper() if text.strip() else ""
-        with self._inside(session, apart=beside or first in DEFINING) as sql:
-            sql.parameters = given
-            statement = next(reading.statements(text, lambda: sql.dialect), None)
-            if statement is None:
-                return Outcome(None, None)
-            if self.changes is not None and not beside:
-                if self.read_only and changing:
-                    raise PgError("E_READ_ONLY", "25006", f"{first} in a transaction that only reads", "BEGIN another")
-                if first in DEFINING:
-                    self.defined.append(" ".join(text.split()[:3]))
-                else:
-                    statement = self._as_of(core_of(session), statement, changing)
-            answer = sql._run_one(statement)
-            return Outcome(answer, sql.affected, sql.notices)
+        if self.changes is not None and self.read_only and changing:
+            raise PgError("E_READ_ONLY", "25006", f"{first} in a transaction that only reads", "BEGIN another")
+        if self.changes is not None and first in DEFINING:
+            return self._define(session, text, given)
+        done = self._within(session, lambda sql: self._one(sql, text, given, changing, beside), apart=beside)
+        if first in ("SAVEPOINT", "ROLLBACK", "RELEASE"):
+            self._mark(first, text.split()[-1].lower())
+        return done
+
+    def _one(self, sql: Statements, text: str, given: Given | None, changing: bool, beside: bool) -> Outcome:
+        sql.parameters = given
+        statement = next(reading.statements(text, lambda: sql.dialect), None)
+        if statement is None:
+            return Outcome(None, None)
+        if self.changes is not None and not beside:
+            statement = self._as_of(sql.core, statement, changing)
+        answer = sql._run_one(statement)
+        return Outcome(answer, sql.affected, sql.notices)
+
+    def _define(self, session: Session, text: str, given: Given | None) -> Outcome:
+        """Do a statement that defines something inside a transaction."""
+        core, sql, changes = core_of(session), self._statements(session), self.changes
+        assert changes is not None
+        at_once = defining.is_schema(text) or (self.implicit and not changes and not self.defined)
+
+        def do() -> Outcome:
+            with self._inside(session, apart=True):
+                return self._one(sql, text, given, True, True)
+
+        if not defining.can_wait(text):
+            if at_once:
+                return do()
+            raise defining.refusal(text)
+        new = defining.Definition(text, given, self.settings.zone, self._path(core))
+        return self.defined.added(sql, changes, new, do)
+
+    def _mark(self, first: str, name: str) -> None:
+        """Savepoints are places among the definitions, too."""
+        if first == "SAVEPOINT":
+            self._marks.append((name, len(self.defined.said)))
+            return
+        at = max((i for i, (known, _) in enumerate(self._marks) if known == name), default=None)
+        if at is None:
+            return
+        if first == "ROLLBACK":
+            self.defined.go_back(self._marks[at][1], len(self.changes or ()))
+            del self._marks[at + 1 :]
+        else:
+            del self._marks[at:]
 
     def _as_of(self, core: Core, statement: reading.Statement, changing: bool) -> reading.Statement:
         """A statement of a transaction that reads at one time, as of that time."""
@@ -216,20 +292,18 @@ class Work:
         """Call a function with the session as this connection sees it; `apart`: without what its transaction changed,
         so that what the function changes is no part of that.
         """
-        with self._inside(session, apart=apart) as sql:
-            return function(sql)
+        return self._within(session, function, apart=apart)
 
     def load(self, session: Session, function: Callable[[Statements], T]) -> T:
         """The same for what changes rows: all that it changes, or nothing."""
         if self.read_only and self.changes is not None:
             raise PgError("E_READ_ONLY", "25006", "COPY in a transaction that only reads", "BEGIN another")
-        with self._inside(session) as sql, sql.session.transaction():
-            return function(sql)
 
+        def loaded(sql: Statements) -> T:
+            with sql.session.transaction():
+                return function(sql)
 
-def conflict(what: str) -> PgError:
-    """The error for a transaction that others have got in the way of."""
-    return PgError("E_SERIALIZE", "40001", f"the transaction cannot be committed: {what}", "try it again")
+        return self._within(session, loaded)
 
 
 def _check_keys(core: Core, changes: ChangeSet) -> None:

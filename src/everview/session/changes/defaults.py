@@ -17,6 +17,7 @@ the next transaction, whosever it is; so after a crash numbers that are in no co
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.errors import InputError, did_you_mean
@@ -68,6 +69,10 @@ class Defaults:
         """the last number of each sequence that was asked here"""
         self._unkept: set[str] = set()
         """sequences that are further than any committed transaction says"""
+        self._new: set[str] = set()
+        """sequences that were made here: what is kept under their names is of others"""
+        self._gone: dict[str, int | None] = {}
+        """sequences that go, if nothing is taken back, and how far they were here"""
 
     def of(self, table: Table) -> dict[str, Missing]:
         """What stands for missing values of a table's columns."""
@@ -88,6 +93,26 @@ class Defaults:
         return doors.default_value(self._core, table, column) if column in self.of(table) else None
 
     # sequences
+
+    def begin(self, name: str) -> None:
+        """A sequence is new: it begins at its beginning, however far one of that name was before it."""
+        last = self._last.pop(name, None)
+        self._unkept.discard(name)
+        if self._core.definitions.held is not None:
+            self._gone.setdefault(name, last)
+        else:
+            self._new.add(name)
+
+    def take_out(self, known: Collection[str]) -> None:
+        """Forget how far sequences are that are not among the known: they are taken back."""
+        for name in [n for n in self._last if n not in known]:
+            del self._last[name]
+            self._unkept.discard(name)
+
+    def put_back(self, numbers: Mapping[str, int]) -> None:
+        """Let sequences go on from somewhere."""
+        self._last.update(numbers)
+        self._unkept.update(numbers)
 
     def next(self, name: str, count: int = 1) -> list[int]:
         """The next numbers of a sequence."""
@@ -111,7 +136,7 @@ class Defaults:
         """The last number that a sequence has given; None if it has given none."""
         if name in self._last:
             return self._last[name]
-        kept = self._core.runtime.offsets.get(OFFSET + name)
+        kept = None if name in self._gone or name in self._new else self._core.runtime.offsets.get(OFFSET + name)
         return None if kept is None else int(kept)
 
     def given_here(self, name: str) -> int | None:
@@ -126,8 +151,29 @@ class Defaults:
 
     def forget(self, name: str) -> None:
         """A sequence goes."""
-        self._last.pop(name, None)
+        last = self._last.pop(name, None)
         self._unkept.discard(name)
+        if self._core.definitions.held is not None:
+            self._gone.setdefault(name, last)
+        else:
+            self._forget_kept(name)
+
+    def taken_back(self) -> None:
+        """Sequences that were to go are there as before."""
+        for name, last in self._gone.items():
+            self._last.pop(name, None)
+            self._unkept.discard(name)
+            self.put(name, last)
+        self._gone.clear()
+
+    def settle(self) -> None:
+        """Nothing is taken back any more: what is kept of sequences that are gone goes."""
+        gone, self._gone = self._gone, {}
+        for name in gone:
+            if name not in self._unkept:
+                self._forget_kept(name)
+
+    def _forget_kept(self, name: str) -> None:
         if OFFSET + name in self._core.runtime.offsets:
             self._core.transactions.set_offset(OFFSET + name, "")
 

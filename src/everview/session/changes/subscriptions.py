@@ -59,6 +59,14 @@ class Subscriptions:
         if what in self._followed:
             self._followed.remove(what)
 
+    def followed(self) -> list[Followed]:
+        """What somebody follows."""
+        return list(self._followed)
+
+    def follow(self, followed: list[Followed]) -> None:
+        """Have it as it was: what was dropped is there again."""
+        self._followed = followed
+
     def take(self, changes: Mapping[Trace, Captured]) -> None:
         """A step is complete: what it changed is to be delivered."""
         if not changes:

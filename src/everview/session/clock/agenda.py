@@ -64,6 +64,13 @@ class Agenda:
                 if not there:
                     del self._of[follower.table]
 
+    def restore(self, ranked: dict[Rank, Follower]) -> None:
+        """Have those again that there were; what they wait for has not changed."""
+        self.remove(lambda follower: follower not in ranked.values())
+        for rank, follower in ranked.items():
+            self.ranked[rank] = follower
+            self._of.setdefault(follower.table, {})[rank] = follower
+
     def of(self, table: Table) -> list[Follower]:
         """Those of one table, in their order."""
         there = self._of.get(table)

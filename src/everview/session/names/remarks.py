@@ -42,6 +42,8 @@ class Remarks:
             self._core.access.may_manage("make or drop types and sequences")
         self._core.changing()
         self._core.runtime.backing.check_writable("this cannot be said")
+        if isinstance(entry, SequenceMade) and entry.name not in self._catalog.sequences:
+            self._core.defaults.begin(entry.name)
         self._catalog.note(entry, then=lambda: self.keep(entry))
 
     def keep(self, entry: Remark) -> None:

@@ -36,6 +36,7 @@ def all_or_nothing(core: Core) -> Iterator[None]:
     finally:
         definitions.held = None
         definitions.free_unused()
+    core.defaults.settle()
 
 
 class _Before:
@@ -47,6 +48,9 @@ class _Before:
         books = (catalog.tables, catalog.views, catalog.defaults, catalog.comments, catalog.sequences)
         self._books: list[tuple[dict[Any, Any], dict[Any, Any]]] = [(book, dict(book)) for book in books]
         self._redeclarable = set(catalog.redeclarable)
+        self._ranked = dict(core.clock.agenda.ranked)
+        self._access = core.access.roles, core.access.rights
+        self._followed = core.subscriptions.followed()
         named = (*catalog.tables.values(), *catalog.views.values())
         self._fields = [(each, {name: _copied(v) for name, v in vars(each).items()}) for each in named]
 
@@ -67,6 +71,11 @@ class _Before:
             vars(each).update(fields)
             if moved and each._subscribers:
                 core.subscriptions.watch(each)
+        core.defaults.taken_back()
+        core.clock.agenda.restore(self._ranked)
+        core.subscriptions.follow(self._followed)
+        core.access.roles, core.access.rights = self._access
+        core.access.version += 1
         core.constraints.noticed()
 
 

@@ -123,9 +123,12 @@ class Catalog:
 
     async def _fresh(self, client: Client) -> tuple[sqlite3.Connection, Functions]:
         """The database as the session is now."""
-        picture = await self._engine.read(
-            lambda s: guests.looked(core_of(s), lambda: pictured(s, self._plans)), key=client
-        )
+        if client.work.defined:  # its own tables are there for itself alone
+            picture = await client.run(lambda s: client.work.inside(s, lambda _: pictured(s, {})))
+        else:
+            picture = await self._engine.read(
+                lambda s: guests.looked(core_of(s), lambda: pictured(s, self._plans)), key=client
+            )
         who = (client.database, client.name, client.who.free)
         if who in self._made and self._made[who][0] != picture:
             self._made.pop(who)[1].close()
