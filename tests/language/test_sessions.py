@@ -236,7 +236,7 @@ def test_options_and_arguments_that_make_no_sense_are_refused(db: Any) -> None:
     refused = {
         "E_RANGE": [
             lambda: ev.connect(history=-1),
-            lambda: ev.connect(history="10"),  # type: ignore[arg-type]
+            lambda: ev.connect(history="10"),
             lambda: ev.connect(merge_effort=0),
             lambda: db.view("w", t, history=-1),
         ],

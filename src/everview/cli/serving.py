@@ -52,7 +52,8 @@ def serve(
     timeout: Annotated[str | None, typer.Option(help="Time limit per statement, such as 30s.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory limit per statement, such as 500MB.")] = None,
     history: Annotated[
-        int | None, typer.Option(help="Number of past transactions whose changes can be read; default 1000.")
+        str | None,
+        typer.Option(help="Past changes that can be read: transactions (default 1000), or a time such as 10m."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
     master: Annotated[str | None, typer.Option(help="Run on Spark with this master.")] = None,
@@ -83,7 +84,8 @@ def _show(line: str) -> None:
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "state": str, "pg": int, "http": int, "host": str, "token": str, "no_auth": bool, "tls_cert": str, "tls_key": str,
-    "origin": list, "name": list, "timeout": (str, int, float), "memory": (str, int), "history": int, "master": str,
+    "origin": list, "name": list, "timeout": (str, int, float), "memory": (str, int), "history": (str, int),
+    "master": str,
     "files": bool, "trust": bool, "jwt_key": str, "jwt_audience": str, "jwt_issuer": str,
 }  # fmt: skip
 """Keys of a configuration, and what each is."""
@@ -163,6 +165,7 @@ def _session(options: dict[str, Any]) -> Iterator[Session]:
         return
     more: dict[str, Any] = {"trust": trust} if state else {}
     if "history" in options:
-        more["history"] = options["history"]
+        said = options["history"]
+        more["history"] = int(said) if isinstance(said, str) and said.strip().isdigit() else said
     with everview.connect(state, files=bool(options.get("files")), **more) as session:
         yield session

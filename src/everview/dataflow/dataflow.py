@@ -22,6 +22,7 @@ from everview.codes.values import encode_value
 from everview.dataflow import pressing, shield
 from everview.dataflow.budgets import Budgets
 from everview.dataflow.failures import PATHS, from_kernels, located
+from everview.dataflow.lately import Lately
 from everview.dataflow.lending import Lender
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
 from everview.dataflow.scopes import EPOCH_MASK, Scope
@@ -113,6 +114,8 @@ class Dataflow:
         self.stopped = False
         """whether the call under way was asked to stop"""
         self.lender: Lender | None = None
+        self.lately: Lately | None = None
+        """what keeps history by duration, if anything does"""
         """lets others read while a step computes, if there are others"""
         self.provenance: Nodes | None = None
         """the table of nodes that expressions of provenance are made of, while a view keeps some"""
@@ -272,6 +275,8 @@ class Dataflow:
         self._target = now
         self._step(self.time, epochs, batcher, rows, self.lender)
         self.time, self._target = now, None  # both: nothing is raised between two assignments
+        if self.lately is not None:
+            self.lately.passed(now)
 
     def ended(self) -> bool:
         """An exception has come out of `run`, or kept it from beginning: whether the step is complete; else it is
@@ -637,10 +642,14 @@ class Dataflow:
 
     def keep_history(self, arrangement: Arrangement, epochs: int) -> None:
         """Keep that many epochs apart in an arrangement and in the errors it depends on: they are read together."""
-        arrangement.trace.keep_history(epochs)
+        traces = [arrangement.trace]
         for operator in self.needed([arrangement.operator]):
             if operator.errors is not None and operator.errors.trace is not None:
-                operator.errors.trace.keep_history(epochs)
+                traces.append(operator.errors.trace)
+        for trace in traces:
+            trace.keep_history(epochs)
+        if self.lately is not None and epochs:
+            self.lately.keep(traces)
 
     # dropping
 

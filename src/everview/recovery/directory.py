@@ -25,6 +25,7 @@ from everview.recovery.loading import ENTRIES, ENTRY, STEP, Loaded
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
 from everview.session.core import Core
+from everview.session.history import History
 from everview.session.names import entries as catalog_entries
 from everview.session.names.catalog import Unkept
 from everview.session.names.entries import Entry
@@ -65,7 +66,7 @@ class Directory:
         store: Store,
         sync: Sync,
         *,
-        history: int = 1000,
+        history: History = 1000,
         merge_effort: int = 4,
         threads: int | None = 1,
         memory: int | None = None,

@@ -16,6 +16,7 @@ from everview.plan.trust import NOBODY, Trust
 from everview.recovery.loading import Loaded
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core
+from everview.session.history import History
 from everview.session.names.catalog import Unkept
 from everview.store import Store
 from everview.store.logs import read_log
@@ -42,7 +43,7 @@ class Follower:
         self,
         store: Store,
         *,
-        history: int = 1000,
+        history: History = 1000,
         merge_effort: int = 4,
         threads: int | None = 1,
         trust: Trust = NOBODY,

@@ -18,6 +18,7 @@ from everview.dataflow import pressing
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
+from everview.dataflow.lately import Lately
 from everview.dataflow.operators import Arrange, Arrangement, Operator
 from everview.dataflow.swapping import swap
 from everview.dataflow.team import SPLIT, available_cores
@@ -110,6 +111,7 @@ class EmbeddedRuntime:
         """Free the dataflow and have an empty one."""
         before = self.dataflow
         self._begin()
+        self.dataflow.lately = None if before.lately is None else Lately(before.lately.seconds)
         before.close()
 
     @contextmanager

@@ -5,6 +5,7 @@ The first call loads the engine and its compiled kernels. Where those are not th
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def connect(
     target: Any = None,
     *,
-    history: int = 1000,
+    history: int | str | dt.timedelta = 1000,
     merge_effort: int = 4,
     threads: int | None = None,
     memory: int | str | None = None,
@@ -27,10 +28,10 @@ def connect(
 ) -> Session:
     """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
 
-    `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
-    usual, 64 eager). Where a step has tens of thousands of rows to sort, join or reduce, `threads` threads share the
-    work: by default as many as there are cores. Bulk loads end sooner, small changes stay as they are; the answers are
-    the same. `threads=1` leaves the other cores alone.
+    `history` is how many epochs back views can be read, or for how long ("10 minutes", a timedelta); `merge_effort` how
+    eagerly indexes are merged (1 lazy, 4 usual, 64 eager). Where a step has tens of thousands of rows to sort, join or
+    reduce, `threads` threads share the work: by default as many as there are cores. Bulk loads end sooner, small changes
+    stay as they are; the answers are the same. `threads=1` leaves the other cores alone.
 
     `memory` ("64MB", "2GB", bytes) is what indexes and steps may take together. State beyond it lies in files that are
     mapped, in the directory or where the system keeps temporary ones; a step that cannot fit fails with E_MEMORY and

@@ -34,8 +34,8 @@ from everview.session.changes.defaults import Defaults
 from everview.session.changes.subscriptions import Subscriptions
 from everview.session.changes.transactions import Transactions
 from everview.session.clock.temporal import Clock
+from everview.session.history import History, kept
 from everview.session.limits import WATCH, Limits
-from everview.session.names.arguments import check_count
 from everview.session.names.catalog import Catalog
 from everview.session.names.definitions import Definitions
 from everview.session.names.plan_history import PlanHistory
@@ -56,12 +56,11 @@ CORES: weakref.WeakSet[Core] = weakref.WeakSet()
 class Core:
     """The parts of one session."""
 
-    def __init__(self, runtime: Runtime, *, history: int = 1000, trust: Trust = NOBODY) -> None:
-        check_count("history", history, 0)
+    def __init__(self, runtime: Runtime, *, history: History = 1000, trust: Trust = NOBODY) -> None:
         self.closed = True  # until it is complete
         self.runtime = runtime
         self.interner = runtime.interner
-        self.history = history
+        self.history = kept(runtime, history)
         self.writing: Any = threading.RLock()
         self.lock: Any = threading.RLock()
         self.home = threading.get_ident()

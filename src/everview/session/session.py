@@ -29,6 +29,7 @@ from everview.session.changes.transactions import Together, Transaction
 from everview.session.changes.turns import reads, writes
 from everview.session.clock.temporal import RESERVED_PREFIX, moment_of
 from everview.session.core import Core
+from everview.session.history import History
 from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
 from everview.session.names.arguments import check_count
@@ -740,7 +741,7 @@ def _is_data(schema: Any) -> bool:
 
 
 def embedded(
-    *, history: int = 1000, merge_effort: int = 4, threads: int | None = None, memory: int | None = None
+    *, history: History = 1000, merge_effort: int = 4, threads: int | None = None, memory: int | None = None
 ) -> Session:
     """A session in memory."""
     check_count("merge_effort", merge_effort, 1)
@@ -758,7 +759,7 @@ def check_threads(threads: Any) -> None:
 
 
 @shielded
-def opened(target: Any, *, history: int, merge_effort: int, threads: int | None, options: dict[str, Any]) -> Session:
+def opened(target: Any, *, history: History, merge_effort: int, threads: int | None, options: dict[str, Any]) -> Session:
     """The session that `connect` was asked for."""
     if "memory" in options:
         options["memory"] = size_of(options["memory"])
