@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.chunks import Chunk
 from everview.server.feeds import HEARTBEAT, Feed, Feeds, whose_rows
+from everview.session.core import core_of
 from everview.session.rights.acting import WHO
 
 if TYPE_CHECKING:
@@ -112,7 +113,10 @@ class Subscription:
                 feeds.open(feed)
                 if feed.who is not None:
                     engine.watched[id(feed)] = feed
-            return feeds.read([(f, w.since) for f, w in zip(found, wanted, strict=True)])
+            at, chunks = feeds.read([(f, w.since) for f, w in zip(found, wanted, strict=True)])
+            told = [len(c) for w, (c, whole) in zip(wanted, chunks, strict=True) if w.snapshot or not whole]
+            core_of(engine.session).access.check_rows(max(told, default=0))
+            return at, chunks
 
         async with self._changing:
             try:

@@ -30,8 +30,8 @@ def connect(
 
     `history` is how many epochs back views can be read, or for how long ("10 minutes", a timedelta); `merge_effort` how
     eagerly indexes are merged (1 lazy, 4 usual, 64 eager). Where a step has tens of thousands of rows to sort, join or
-    reduce, `threads` threads share the work: by default as many as there are cores. Bulk loads end sooner, small changes
-    stay as they are; the answers are the same. `threads=1` leaves the other cores alone.
+    reduce, `threads` threads share the work: by default as many as there are cores. Bulk loads end sooner, small
+    changes stay as they are; the answers are the same. `threads=1` leaves the other cores alone.
 
     `memory` ("64MB", "2GB", bytes) is what indexes and steps may take together. State beyond it lies in files that are
     mapped, in the directory or where the system keeps temporary ones; a step that cannot fit fails with E_MEMORY and

@@ -759,7 +759,9 @@ def check_threads(threads: Any) -> None:
 
 
 @shielded
-def opened(target: Any, *, history: History, merge_effort: int, threads: int | None, options: dict[str, Any]) -> Session:
+def opened(
+    target: Any, *, history: History, merge_effort: int, threads: int | None, options: dict[str, Any]
+) -> Session:
     """The session that `connect` was asked for."""
     if "memory" in options:
         options["memory"] = size_of(options["memory"])

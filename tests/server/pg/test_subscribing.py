@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.pg.conftest import Running
+import everview as ev
+from tests.server.pg.conftest import Running, running
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -183,3 +184,16 @@ def test_what_a_stream_tells_adds_up_to_the_view(fresh: Running) -> None:
     assert done.is_set()
     assert +total == Counter(fresh.do(lambda s: s["total"].as_of(last).rows()))
     assert min(total.values()) >= 0
+
+
+def test_history_by_duration() -> None:
+    """As far back as the clock says, and not as a number of transactions."""
+    found = running(ev.connect(history="1 hour"))
+    try:
+        with psycopg.connect(found.dsn, autocommit=True) as client:
+            client.execute("CREATE TABLE t (x int)")
+            found.do(lambda db: [db["t"].insert([(i,)]) for i in range(1500)])
+            told = client.execute("SUBSCRIBE TO t WITH (SNAPSHOT = false) AS OF 2 UP TO 5").fetchall()
+            assert [(time, diff, x) for time, diff, x in told] == [(3, 1, 2), (4, 1, 3)]
+    finally:
+        found.stop()

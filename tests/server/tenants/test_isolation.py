@@ -19,6 +19,7 @@ import psycopg
 import pytest
 import websockets
 
+from everview.errors import EverviewError
 from tests.server.tenants.conftest import Tenants
 
 QUERIES = ["SELECT v, count(*) AS c FROM doc GROUP BY v", "SELECT id, v::int AS n FROM doc WHERE id < 100"]
@@ -185,6 +186,36 @@ def test_quotas_refuse_what_is_too_much(tenants: Tenants) -> None:
     tenants.sql("ALTER ROLE bob QUOTA (milliseconds 1)")
     with tenants.psycopg("bob") as bob:
         assert state(lambda: bob.execute("SELECT count(*) FROM generate_series(1, 3000000) g")) == "57014"
+
+
+def test_rows_of_a_statement_are_counted_at_every_door(tenants: Tenants) -> None:
+    tenants.sql("GRANT CREATE ON SCHEMA public TO app")
+    tenants.sql("ALTER ROLE ann QUOTA (rows 3)")
+    with tenants.psycopg("ann") as one, tenants.http("ann") as http:
+        one.execute("CREATE TABLE few (x int)")
+        one.execute("INSERT INTO few VALUES (1), (2), (3)")
+        assert http.get("/v1/relations/few/rows").status_code == 200
+        one.execute("INSERT INTO few VALUES (4)")
+        at = http.get("/v1/relations").json()["time"]
+        for path in ("rows", f"rows?as_of={at}", f"changes?since={at - 2}"):
+            found = http.get(f"/v1/relations/few/{path}")
+            assert (found.status_code, found.json()["error"]["code"]) == (429, "E_QUOTA"), found.text
+        assert http.post("/v1/sql", json={"sql": "TABLE few"}).status_code == 429
+        with pytest.raises(psycopg.Error, match="rows"):
+            one.execute("SELECT * FROM few")
+        one.execute("BEGIN")
+        with pytest.raises(psycopg.Error, match="rows"):
+            one.execute("DECLARE c CURSOR FOR SUBSCRIBE TO few")
+        one.execute("ROLLBACK")
+    client = tenants.client("ann")
+    try:
+        for ask in (client["few"].rows, client["few"].to_arrow, lambda: client["few"].changes(at - 2)):
+            with pytest.raises(EverviewError) as error:
+                ask()
+            assert error.value.code == "E_QUOTA"
+    finally:
+        client.close()
+    tenants.sql("ALTER ROLE ann QUOTA (rows NONE)")
 
 
 def test_one_who_asks_much_does_not_keep_others_waiting(tenants: Tenants) -> None:

@@ -344,6 +344,7 @@ def rows(db: Session, given: Given) -> Sent:
     found = _relation(db, given["name"])
     at = given.get("at")
     contents = found._now() if at is None else found.as_of(at)
+    core_of(db).access.check_rows(len(contents))
     if given.get("arrow"):
         return {"at": contents.time}, [contents.to_arrow()]
     head, tables = _contents(contents, found)
@@ -360,12 +361,14 @@ def counts(db: Session, given: Given) -> Sent:
     """Distinct rows and how often each is there."""
     found, at = _relation(db, given["name"]), given.get("at")
     told = (found._now() if at is None else found.as_of(at)).counts()
+    core_of(db).access.check_rows(len(told))
     return {"rows": rows_written(list(told)), "counts": list(told.values())}, []
 
 
 def changes(db: Session, given: Given) -> Sent:
     """What changed since a time."""
     told = _relation(db, given["name"]).changes(given["since"])
+    core_of(db).access.check_rows(len(told))
     return {
         "rows": rows_written([row for row, _, _ in told]),
         "times": [time for _, time, _ in told],
@@ -375,7 +378,9 @@ def changes(db: Session, given: Given) -> Sent:
 
 def lookup(db: Session, given: Given) -> Sent:
     """Rows by key."""
-    return {"rows": rows_written(_relation(db, given["name"]).lookup(value_of(given["key"])))}, []
+    found = _relation(db, given["name"]).lookup(value_of(given["key"]))
+    core_of(db).access.check_rows(len(found))
+    return {"rows": rows_written(found)}, []
 
 
 def errors(db: Session, given: Given) -> Sent:

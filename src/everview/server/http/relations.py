@@ -102,6 +102,7 @@ async def rows(door: Door, request: Request) -> Response:
     def work(db: Session) -> tuple[int, list[str], list[Any], Any]:
         found = relation(db, name)
         contents = found._now() if at is None else contents_at(found, at)
+        core_of(db).access.check_rows(len(contents))
         given = contents.to_arrow() if arrow else contents.rows()
         return contents.time, list(found._codec.names), list(found._codec.types), given
 
@@ -121,6 +122,7 @@ async def changes(door: Door, request: Request) -> Response:
     def work(db: Session) -> dict[str, Any]:
         found = relation(db, name)
         told = found.changes(since or 0)
+        core_of(db).access.check_rows(len(told))
         shown_rows = rows_shown(found._codec.types, [row for row, _, _ in told])
         return {
             "time": db.time,
