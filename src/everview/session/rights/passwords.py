@@ -35,14 +35,14 @@ class Verifier:
         'WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY='
         """
         salt = os.urandom(16) if salt is None else salt
-        salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
+        salted = hashlib.pbkdf2_hmac("sha256", password.encode("utf-8", "surrogatepass"), salt, rounds)
         client = signed(salted, b"Client Key")
         return cls(salt, rounds, hashlib.sha256(client).digest(), signed(salted, b"Server Key"))
 
     @classmethod
     def of_nobody(cls, name: str, secret: bytes) -> Verifier:
         """One that no password fits, always the same for the same name."""
-        salt = signed(secret, name.encode())[:16]
+        salt = signed(secret, name.encode("utf-8", "surrogatepass"))[:16]
         return cls(salt, ROUNDS, signed(secret, b"stored" + salt), signed(secret, b"server" + salt))
 
     def __str__(self) -> str:

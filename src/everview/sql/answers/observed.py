@@ -42,7 +42,7 @@ def _places(statement: reading.Statement) -> list[int]:
         for i in range(len(tokens) - 2)
         if tokens[i].text.lower() == SCHEMA and tokens[i + 1].text == "." and (i == 0 or tokens[i - 1].text != ".")
     ]
-    sure = any(i and tokens[i - 1].text.upper().split()[-1] in _BEFORE for i in places)
+    sure = any(i and f" {tokens[i - 1].text.upper()}".split(" ")[-1] in _BEFORE for i in places)
     return places if sure else []
 
 
