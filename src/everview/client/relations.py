@@ -204,7 +204,7 @@ class ClientView(ClientRelation):
         return str(self._session._call("explain", {"name": self._label})[0]["text"])
 
     def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Derivation | Witnesses:
-        """Why a row is here; `all=k` gives up to k explanations."""
+        """Why a row is here; `all=k` returns up to k explanations."""
         asked = {"name": self._label, "row": plain(row), "all": all, "at": time}
         return derivations(self._session._call("why", asked)[0], all is not None)
 

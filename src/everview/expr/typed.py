@@ -291,12 +291,12 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
     put("json_strip_nulls", "without fields that are null", exactly(JSON, to=JSON), 1)
     put("json_pretty", "with line breaks", exactly(JSON, to=STR), 1)
     for name, doc, result in (
-        ("exists", "the path b gives something", BOOL),
+        ("exists", "whether path b selects anything", BOOL),
         ("match", "the condition b holds", BOOL.optional()),
-        ("array", "all that the path b gives", JSON),
-        ("first", "the first that the path b gives", JSON.optional()),
-        ("items", "what the path b gives, one by one", array(JSON)),
-        ("exists_quietly", "the path b gives something; NULL where it cannot be followed", BOOL.optional()),
+        ("array", "everything that path b selects", JSON),
+        ("first", "the first item that path b selects", JSON.optional()),
+        ("items", "the items that path b selects, one by one", array(JSON)),
+        ("exists_quietly", "whether path b selects anything; NULL where it cannot be followed", BOOL.optional()),
         ("match_quietly", "the condition b holds; NULL where it is none", BOOL.optional()),
     ):
         put(f"jsonpath_{name}", doc, exactly(JSON, STR, to=result), 2, null=result.nullable)

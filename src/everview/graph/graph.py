@@ -231,7 +231,7 @@ class Graph:
     def landmarks(self, landmarks: Collection | int) -> Collection:
         """(landmark, node, forward, backward): how far each landmark is from every node, there and back (NULL: there is
         no way), for every node that has one. As a view it guides `ask`. The landmarks are nodes in a table, so that
-        others can be chosen in a transaction. Given a number, so many of the `busiest` nodes are put into a new table,
+        others can be chosen in a transaction. Given a number, that many of the `busiest` nodes go into a new table
         named after that of the edges: "road_landmarks".
 
         >>> import everview as ev

@@ -77,10 +77,9 @@ def csv(
     tail: bool = False,
     order: Order = "modified",
 ) -> Files:
-    """CSV files. Without a `delimiter`, it is told from the first line of each file (comma, semicolon, tab or `|`), and
-    another one than a comma is mentioned on standard error. `header` says whether the first line has the names, or
-    gives the names; an unquoted field that equals `null` is NULL; with `tail=True`, files that are appended to are
-    followed.
+    """CSV files. Without a `delimiter`, it is inferred from the first line of each file: comma, semicolon, tab or `|`.
+    Any but a comma is mentioned on standard error. `header` says whether the first line has the names, or lists them.
+    An unquoted field that equals `null` is NULL. With `tail=True`, files that are appended to are followed.
 
     >>> import everview as ev, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -157,7 +156,7 @@ def inbox(state: Path, table: str) -> Files:
 
 
 def rows(rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Rows:
-    """Rows of a Python iterable, as tuples or dicts, or of a function that gives one; the same rows must come again
+    """Rows of a Python iterable, as tuples or dicts, or of a function that returns one; the same rows must come again
     after a restart.
 
     >>> import everview as ev

@@ -56,7 +56,7 @@ class Sink:
         raise lacks(self, "replace", "E_MODE", 'use mode="changes", or define it')
 
     def held(self) -> pa.Table:
-        """All changes it holds, as `Batch.to_arrow` gives them: for catching up when the view's history is gone."""
+        """All changes it holds, as `Batch.to_arrow` returns them: for catching up when the view's history is gone."""
         raise lacks(self, "held", "E_SINK", "open the session with more history, empty the sink, or define it")
 
     def describe(self) -> str:

@@ -28,7 +28,7 @@ Wanted = Mapping[str, DataType]
 
 @dataclass(frozen=True)
 class Bad:
-    """A record that is no row: where it was found, why it was refused, and its text.
+    """A record that could not become a row: where it was found, why it was rejected, and its text.
 
     >>> Bad("orders.csv, line 3", "'x' is not a number", "x,pear").reason
     "'x' is not a number"

@@ -191,11 +191,11 @@ class Collection:
         return self._flat_map(function, returns, many=False)
 
     def flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
-        """Each row becomes the rows that `function(*values)` gives: tuples (with one column, bare values)."""
+        """Each row becomes the rows that `function(*values)` returns: tuples (with one column, bare values)."""
         return self._flat_map(function, returns, many=True)
 
     def alias(self, name: str) -> Collection:
-        """The same rows as a collection of its own, so that a join with itself can tell its columns apart."""
+        """The same rows as another collection, so that the columns of a self-join can be told apart."""
         columns = [replace(c, origins=()) for c in self._columns]
         return Collection(self._node, columns, self._owner, label=name, parents=(self,))
 
@@ -295,7 +295,7 @@ class Collection:
         (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones come
         in; it changes the cost, not the answer. With `queued`, rows that the body makes wait for their turn too, from 0
         to 1023: shortest paths by cost hardly ever walk on from a node that is found to be nearer later; such a loop
-        has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" gives what it has.
+        has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" returns what it has.
         """
         return loops.iterate(self, body, priority, max_rounds, at_limit, queued)
 

@@ -37,7 +37,7 @@ def connect(
     mapped, in the directory or where the system keeps temporary ones; a step that cannot fit fails with E_MEMORY and
     changes nothing. See docs/durability.md.
 
-    With `files=False` SQL cannot read or write files of its own choice: CREATE SOURCE and CREATE SINK are refused
+    With `files=False` SQL cannot choose files to read or write: CREATE SOURCE and CREATE SINK are refused
     (E_FORBIDDEN). Say so where texts of strangers are run.
 
     With `adaptive=True` the plans of joins follow what happens to the session (`Session.adapt`, docs/optimiser.md).

@@ -244,13 +244,12 @@ class Session:
         """Install a collection: it is computed now and kept up to date until dropped.
 
         `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach. `plan`
-        is how joins of several inputs are kept: "binary" (join by join), "delta" (from each change to the others,
-        without intermediate state), "wco" (that, one variable at a time: worst-case optimal), "best" (what is cheapest
-        by the rows and indexes there are now, in any order: docs/optimiser.md), or None to choose by their shape and
-        the indexes that are there; "frugal", that shards count what they make before they send it
-        (docs/spark.md); or, "rounds", that loops are kept as loops, also where trees would do,
-        or, "whole", that distances of pairs are kept by whole searches, not by halves (docs/graph.md). `explain` shows
-        it. What is kept already, in whatever way, is shared.
+        chooses how joins of several inputs are kept. "binary" joins two at a time; "delta" goes from each change to
+        the other inputs, without intermediate state; "wco" does so one variable at a time (worst-case optimal); "best"
+        is the cheapest for the present rows and indexes (docs/optimiser.md). The default, None, chooses by shape and
+        existing indexes. Three further plans: "frugal" has shards add up rows before they send them (docs/spark.md),
+        "rounds" keeps loops as loops even where trees would do, and "whole" keeps distances of pairs by whole searches
+        (docs/graph.md). `explain` shows the plan. State that other views already keep is shared.
 
         `provenance` keeps, in a column more, of which rows of tables each row is made (docs/provenance.md): "lazy" by
         its first derivation, "bdd" by all of them, as a Boolean expression; `Provenance` says more. Only for views of
@@ -312,10 +311,10 @@ class Session:
         """Let the plans of this session's joins follow what happens to it, from now on; or, `adapt(False)`, leave them
         as they are. `connect(adaptive=True)` says the same. Views that were made with `plan=` keep it.
 
-        Options: `every` (1.0 seconds of processor time between looks at the statistics), `margin` (1.5: how many times
-        cheaper another plan must be), `ahead` (60 seconds for which it has to be), `trial` (100 transactions for which
-        each of both plans is measured; 0: the model is believed), `worse` (1.1: a plan that takes more than so many
-        times as long goes again). See docs/optimiser.md.
+        Options, with their defaults: `every=1.0`, seconds of processor time between looks at the statistics;
+        `margin=1.5`, how many times cheaper another plan must be; `ahead=60`, the seconds over which it must be;
+        `trial=100`, transactions for which both plans are measured (0: trust the model); `worse=1.1`, a plan that
+        takes more than this many times as long is undone. See docs/optimiser.md.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -441,7 +440,7 @@ class Session:
     # languages
 
     def sql(self, text: str, *values: Any, **named: Any) -> Any:
-        """Run SQL: CREATE VIEW gives the View, SELECT a result with rows(); several statements are parted by
+        """Run SQL: CREATE VIEW returns the View, SELECT a result with rows(); several statements are separated by
         semicolons. Values for a query's parameters are given to what `prepare` makes of it.
 
         >>> import everview as ev

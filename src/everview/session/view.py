@@ -274,7 +274,7 @@ class View(Followed):
         """Why a row is here: a `Derivation`, whose `children` are rows that it follows from, down to rows of tables.
 
         What a loop found is explained by what it had found before, so nothing explains itself. Of an aggregate's rows
-        some are shown. Everything is looked up when asked for: nothing is kept, and no time passes. `all=k` gives up to
+        some are shown. Everything is looked up when you ask: nothing is kept, and no time passes. `all=k` returns up to
         k such explanations (`Witnesses`), none of which needs all that another needs. `time` asks about an earlier
         time, as far as history reaches.
 
@@ -329,13 +329,13 @@ class View(Followed):
 
     @reads
     def probability(self, row: Any, chances: Any, *, nodes: int = 100_000) -> Probability:
-        """How likely a row is here if rows of tables may be missing, each by itself: `chances` gives, by table, how
-        likely its rows are there, as one number, by row, or as a function of a row. Tables that are not named are
+        """The probability of a row if rows of tables may be missing, independently of each other. `chances` says, by
+        table, how likely its rows are: as one number, by row, or as a function of a row. Tables that are not named are
         certain.
 
-        It is exact as long as the decision diagrams of all derivations have no more than so many `nodes`; else there
-        are bounds (`Probability.exact`, `.lower`, `.upper`). Only views of which fewer rows in tables never make more
-        rows have such probabilities (E_MONOTONE).
+        The result is exact while the decision diagrams of all derivations have at most `nodes` nodes; beyond that it
+        has bounds (`Probability.exact`, `.lower`, `.upper`). Only monotone views have probabilities: those that never
+        gain a row when a table loses one (E_MONOTONE).
 
         >>> import everview as ev
         >>> db = ev.connect()
