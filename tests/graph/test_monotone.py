@@ -137,9 +137,57 @@ CASES: dict[str, tuple[str, str]] = {
         "SELECT dst, n + 1 FROM r JOIN edge ON r.node = edge.src WHERE n < 3) SELECT * FROM r",
     ),
     "with itself": (
-        "rounds",
+        "trees",
         "WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM edge UNION SELECT r.a, s.b FROM r, r AS s WHERE r.b = s.a) "
         "SELECT * FROM r",
+    ),
+    "with itself, weighted": (
+        "trees",
+        "WITH RECURSIVE r(a, b, x) AS (SELECT a, b, min(x) FROM (SELECT src AS a, dst AS b, w AS x FROM edge UNION ALL "
+        "SELECT r.a, s.b, r.x + s.x FROM r, r AS s WHERE r.b = s.a) AS t GROUP BY a, b) SELECT * FROM r",
+    ),
+    "with itself, bounded": (  # a part of a path may pass where the whole does not
+        "rounds",
+        "WITH RECURSIVE r(a, b, x) AS (SELECT a, b, min(x) FROM (SELECT src AS a, dst AS b, w AS x FROM edge UNION ALL "
+        "SELECT r.a, s.b, r.x + s.x FROM r, r AS s WHERE r.b = s.a AND r.x < 3) AS t GROUP BY a, b) SELECT * FROM r",
+    ),
+    "with itself, crossed": (  # the new end is the other's start
+        "rounds",
+        "WITH RECURSIVE r(a, b) AS (SELECT src, dst FROM edge UNION SELECT r.a, s.a FROM r, r AS s WHERE r.b = s.b) "
+        "SELECT * FROM r",
+    ),
+    "OR": (
+        "trees",
+        "WITH RECURSIVE r(node) AS (SELECT node FROM start UNION "
+        "SELECT CASE WHEN r.node = src THEN dst ELSE src END FROM r JOIN edge ON r.node = src OR r.node = dst) "
+        "SELECT * FROM r",
+    ),
+    "IN": (
+        "trees",
+        "WITH RECURSIVE r(node) AS (SELECT node FROM start UNION "
+        "SELECT dst FROM edge WHERE w < 3 AND src IN (SELECT node FROM r)) SELECT * FROM r",
+    ),
+    "a small relation": (
+        "trees",
+        "WITH RECURSIVE r(node) AS (SELECT node FROM start UNION SELECT e.dst FROM r JOIN edge e ON r.node = e.src "
+        "JOIN start s ON s.node = e.dst AND s.x < e.w) SELECT * FROM r",
+    ),
+    "a small relation at the near end": (
+        "trees",
+        "WITH RECURSIVE r(node, v) AS (SELECT node, min(v) FROM (SELECT node, x AS v FROM start UNION ALL "
+        "SELECT e.dst, r.v + s.x FROM r JOIN start s ON s.node = r.node JOIN edge e ON e.src = r.node) AS t "
+        "GROUP BY node) SELECT * FROM r",
+    ),
+    "every pair": (
+        "rounds",
+        "WITH RECURSIVE r(node) AS (SELECT node FROM start UNION SELECT e.dst FROM r JOIN edge e ON r.node = e.src "
+        "CROSS JOIN start s WHERE s.x > 1) SELECT * FROM r",
+    ),
+    "both ways, as a union": (
+        "trees",
+        "WITH RECURSIVE b(src, dst) AS (SELECT src, dst FROM edge UNION SELECT dst, src FROM edge), "
+        "r(node, v) AS (SELECT node, min(v) FROM (SELECT src AS node, src AS v FROM b UNION ALL "
+        "SELECT b.dst, r.v FROM r JOIN b ON r.node = b.src) AS t GROUP BY node) SELECT * FROM r",
     ),
     "counted": (
         "rounds",

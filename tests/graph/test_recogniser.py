@@ -29,7 +29,10 @@ class Body:
         self.limited = limited
         self.largest = dice.random() < 0.4
         self.sound = dice.random() < 0.5
-        self.faults = [] if self.sound else dice.sample(["start", "value", "bound", "column", "select"], 1)
+        self.faults = [] if self.sound else dice.sample(["start", "value", "bound", "column", "select", "itself"], 1)
+        self.keeps = dice.random() < 0.2
+        self.undirected = dice.random() < 0.2
+        self.itself = self.faults == ["itself"] or (self.sound and dice.random() < 0.2)
 
     def collection(self) -> ev.Collection:
         s = self.t["source"]
@@ -37,10 +40,21 @@ class Body:
         begin = start
         if "start" in self.faults:  # it begins with rows that its body does not start from
             begin = start.union_all(s.select(node=s.v, q=s.node, x=lit(0))).distinct()
-        rules = [self.rule() for _ in range(self.dice.choice((1, 1, 2)))]
+        if self.keeps and "start" in self.faults:  # then what it begins with stays, and is a start
+            self.faults, self.sound = [], True
+        if self.undirected:
+            rules = [self.rule(back) for back in (False, True)]
+        else:
+            rules = [self.rule() for _ in range(self.dice.choice((1, 1, 2)))]
+        if self.itself:
+            rules.append(self.squared)
 
         def body(x: ev.Collection) -> ev.Collection:
             found = rules[0](x).union_all(*(rule(x) for rule in rules[1:]), start)
+            if self.keeps:
+                found = found.union_all(x)
+            if self.dice.random() < 0.2:
+                found = found.distinct()
             keys = ("node",) if "select" in self.faults else ("node", "q")
             best = found.group_by("node", "q").agg(x=col.x.max() if self.largest else col.x.min())
             return best if len(keys) == 2 else best.group_by("node").top(2, by=[col.x, col.q])
@@ -49,8 +63,19 @@ class Body:
             return begin.iterate(body, max_rounds=12, at_limit="stop")
         return begin.iterate(body)
 
-    def rule(self) -> Any:
-        """One way round: edges filtered, or joined with a small relation; what they make of a value."""
+    def squared(self, x: ev.Collection) -> ev.Collection:
+        """Paths after paths; or, as a fault, up to a length that only their first parts have."""
+        a, b = x.alias("a"), x.alias("b")
+        on = a.join(b, a.node == b.q)
+        if "itself" in self.faults:
+            on = on.filter(b.x > 1 if self.largest else b.x < 2)
+        value = ev.least(a.x, b.x) if self.largest else a.x + b.x
+        return on.select(node=b.node, q=a.q, x=value)
+
+    def rule(self, back: bool = False) -> Any:
+        """One way round: edges filtered, or joined with a small relation, before or after; what they make of a value.
+        Paths that are joined with paths have rules that two of them one after the other do not confuse.
+        """
         dice, e = self.dice, self.t["edge"]
         edges: ev.Collection = e
         if dice.random() < 0.3:
@@ -60,17 +85,27 @@ class Body:
             joined = edges.join(small, edges.kind == small.kind)
             edges = joined.select(src=edges.src, dst=edges.dst, w=edges.w + small.extra, kind=edges.kind)
         makes, bounded = dice.choice(("same", "add", "worst")), dice.random() < 0.3
+        if self.itself:
+            makes, bounded = "worst" if self.largest else dice.choice(("same", "add")), False
+        after, either = dice.random() < 0.3, dice.random() < 0.15
         limit = dice.randrange(2, 9)
 
         def apply(x: ev.Collection) -> ev.Collection:
-            on = x.join(edges, x.node == edges.src)
+            near, far = (edges.dst, edges.src) if back else (edges.src, edges.dst)
+            if either:
+                on = x.join(edges, (x.node == near) | ((x.node == far) & (edges.kind == 1)))
+            else:
+                on = x.join(edges, x.node == near)
+            if after:
+                small = self.t["small"]
+                on = on.join(small, small.kind == edges.kind)
             value = {"same": x.x, "add": x.x + edges.w, "worst": ev.greatest(x.x, edges.w)}[makes]
             if self.largest:
                 value = {"same": x.x, "add": x.x, "worst": ev.least(x.x, edges.w)}[makes]
             if "value" in self.faults:  # an edge may make a value better
                 value = ev.least(x.x, edges.w) if not self.largest else ev.greatest(x.x, edges.w)
             q = x.q if "column" not in self.faults else edges.kind
-            found = on.select(node=edges.dst, q=q, x=value)
+            found = on.select(node=far, q=q, x=value)
             if "bound" in self.faults:  # a worse value passes, a better one does not
                 return found.filter(col.x < limit if self.largest else col.x > limit - 4)
             if bounded:

@@ -34,19 +34,19 @@ search is needed: it is kept as two halves, from both ends (`everview.kernels.fr
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 
 from everview.codes.scalars import float_code
-from everview.expr.functions import conjunction, conjuncts
+from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.check import free_variables, free_variables_below
-from everview.plan.deep import Staged, of_node, settled
+from everview.plan.check import free_variables
+from everview.plan.deep import Staged, settled
 from everview.plan.frontier import Along, Frontier, Rule
 from everview.plan.keys import unique_columns
+from everview.plan.loop_ways import MOST_WAYS, NotMonotone, Reading, Way, never_negative
 from everview.plan.substitute import over_inputs
-from everview.plan.windows import Window
 from everview.types import BOOL, INTERNED
 
 ORDERED = frozenset({"int", "bool", "date", "timestamp", "decimal"})
@@ -58,10 +58,6 @@ TOTAL = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "is_n
 """Functions that never fail."""
 
 _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-
-
-class NotMonotone(Exception):
-    """Why a loop stays one."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ class _Rewriting:
 
     def _node(self, node: plan.Node) -> plan.Node:
         if isinstance(node, plan.Join) and self.refused is None:
-            asking = _asking(node, self.whole)
+            asking = _asking(node, self.whole, self.arranged)
             if asking is not None:
                 join, found = asking
                 self._decide(LoopDecision("halves" if found.halves else "histories", f"it keeps {found.describe()}"))
@@ -121,7 +117,7 @@ class _Rewriting:
             try:
                 if self.refused is not None:
                     raise NotMonotone(self.refused)
-                found = recognised(node)
+                found = recognised(node, self.arranged)
             except NotMonotone as reason:
                 self._decide(LoopDecision("rounds", str(reason)))
             else:
@@ -134,7 +130,7 @@ class _Rewriting:
             self.decisions.append(decision)
 
 
-def recognised(result: plan.LoopResult) -> Frontier:
+def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = ()) -> Frontier:
     """What a loop's result is as a `Frontier`; NotMonotone says why it is none. Of a `LeanLoop` it is one in lean form:
     histories of values after each round, so that rounds may be counted, and values be added up.
     """
@@ -149,11 +145,16 @@ def recognised(result: plan.LoopResult) -> Frontier:
     selection = _selection(loop.bodies[0])
     if selection.total and (not lean or loop.max_rounds is None):
         raise NotMonotone("its values are added up")
-    starts, ways = _parts(loop, selection)
+    parts = _parts(loop, selection, arranged)
+    starts = [_ordered(s, selection.columns) for s in parts.starts]
+    initial = _initial(loop, starts, selection, parts.keeps)
+    if parts.keeps and loop.initials[0] is not None and loop.initials[0] not in starts:
+        starts.append(loop.initials[0])  # what goes round as it is stays
+    ways = parts.ways
     if not ways or not starts:
         raise NotMonotone("it has no start, or nothing that goes further")
     start = _start(starts, selection)
-    initial = _initial(loop, starts, selection)
+    ways = [_once(way, start, ways, selection) if way.twice else way for way in ways]
     nodes = {way.node for way in ways}
     if len(nodes) != 1:
         raise NotMonotone("edges are joined on different columns of it")
@@ -187,7 +188,7 @@ def recognised(result: plan.LoopResult) -> Frontier:
     return replace(found, lean=True, total=selection.total, **more)  # type: ignore[arg-type]
 
 
-def _asking(join: plan.Join, whole: bool) -> tuple[plan.Join, Frontier] | None:
+def _asking(join: plan.Join, whole: bool, arranged: Container[plan.Node]) -> tuple[plan.Join, Frontier] | None:
     """A join that looks vertices of a loop up, by node and question, with a `Frontier` that says only those; and the
     `Frontier`. None if it is no such join: only lean loops can say a part, and those whose questions are pairs of nodes
     (unless their searches shall be `whole`).
@@ -206,7 +207,7 @@ def _asking(join: plan.Join, whole: bool) -> tuple[plan.Join, Frontier] | None:
         if not isinstance(below, plan.LoopResult) or (whole and not isinstance(below.loop, plan.LeanLoop)):
             continue
         try:
-            found = recognised(below)
+            found = recognised(below, arranged)
         except NotMonotone:
             continue
         wanted = (found.node, *found.question)
@@ -297,130 +298,39 @@ def _selection(body: plan.Node) -> _Selection:
 
 
 @dataclass
-class _Way:
-    """One way round: the variable joined with edges. Expressions are over the variable's columns, then the edges'."""
+class _Parts:
+    """What a body selects from: the starts, the ways round, and whether the variable itself is among it."""
 
-    width: int
-    edges: plan.Node
-    node: int
-    near: int
-    outputs: tuple[Expr, ...]
-    conditions: list[Expr] = field(default_factory=list)
+    starts: list[plan.Node]
+    ways: list[Way]
+    keeps: bool = False
 
 
-def _parts(loop: plan.Loop, selection: _Selection) -> tuple[list[plan.Node], list[_Way]]:
-    """What a body selects from: the starts, and the ways round."""
-    free = free_variables_below(selection.union)
-    starts: list[plan.Node] = []
-    ways: list[_Way] = []
-    todo = [selection.union]
-    while todo:
-        part = todo.pop(0)
-        if not free[id(part)]:
-            starts.append(part)
-        elif isinstance(part, plan.Union):
-            todo = [*part.inputs, *todo]
-        elif isinstance(part, plan.Threshold) and part.kind == "distinct":
-            todo = [part.child, *todo]  # how often a row is there does not matter to the selection
+def _parts(loop: plan.Loop, selection: _Selection, arranged: Container[plan.Node]) -> _Parts:
+    found = _Parts([], [])
+    reading = Reading(loop.depth, arranged, exact=selection.total)
+    for part in reading.parts(selection.union):
+        if not free_variables(part) & {(loop.depth, 0)}:
+            found.starts.append(part)
+            continue
+        ways = reading.ways(part, selection.columns)
+        if ways is None:
+            found.keeps = True
         else:
-            ways += _ways(part, selection, free)
-    return starts, ways
-
-
-def _unfolded(node: plan.Node) -> tuple[plan.Node, tuple[Expr, ...], list[Expr]]:
-    """What filters and projections are on top of: the node, its columns' expressions and the conditions above it."""
-    outputs: tuple[Expr, ...] = tuple(ColumnRef(t, i) for i, t in enumerate(node.types))
-    conditions: list[Expr] = []
-    while isinstance(node, plan.Project | plan.Filter):
-        if isinstance(node, plan.Filter):
-            conditions += conjuncts(node.predicate)
-        else:
-            below = dict(enumerate(node.exprs))
-            outputs = tuple(e.remap(below) for e in outputs)
-            conditions = [e.remap(below) for e in conditions]
-        node = node.child
-    return node, outputs, conditions
-
-
-def _ways(part: plan.Node, selection: _Selection, free: dict[int, frozenset[tuple[int, int]]]) -> list[_Way]:
-    """The variable joined with edges; none if it only goes round as it is, which adds nothing. Several if a union of
-    what is made of the variable is joined: each part by itself.
-    """
-    node, outputs, conditions = _unfolded(part)
-    outputs = tuple(outputs[c] for c in selection.columns)
-    if isinstance(node, plan.Variable):
-        if all(isinstance(e, ColumnRef) and e.index == c for c, e in enumerate(outputs)):
-            return []
-        raise NotMonotone("its rows go round without edges")
-    if not isinstance(node, plan.Join):
-        raise NotMonotone(f"its variable is read by a {type(node).__name__}")
-    on_left = bool(free[id(node.left)])
-    if on_left and free[id(node.right)]:
-        raise NotMonotone("it is joined with itself")
-    mine, edges = (node.left, node.right) if on_left else (node.right, node.left)
-    my_keys, their_keys = (node.left_keys, node.right_keys) if on_left else (node.right_keys, node.left_keys)
-    return [
-        _way(read, edges, dict(zip(my_keys, their_keys, strict=True)), on_left, outputs, conditions)
-        for read in _read(mine)
-    ]
-
-
-_Read = tuple[plan.Variable, tuple[Expr, ...], list[Expr]]
-
-
-def _read(mine: plan.Node) -> list[_Read]:
-    """How the variable is read: itself, the columns made of it, and conditions; once for each part of a union."""
-    below, outputs, conditions = _unfolded(mine)
-    if isinstance(below, plan.Variable):
-        return [(below, outputs, conditions)]
-    if not isinstance(below, plan.Union):
-        raise NotMonotone(f"its variable is read by a {type(below).__name__}")
-    found: list[_Read] = []
-    for part in below.inputs:
-        for variable, columns, more in _read(part):
-            known = dict(enumerate(columns))
-            both = [*more, *(e.remap(known) for e in conditions)]
-            found.append((variable, tuple(e.remap(known) for e in outputs), both))
+            found.ways += ways
+    if selection.total and found.keeps:
+        raise NotMonotone("its values are added to themselves")
+    if len(found.ways) > MOST_WAYS:
+        raise NotMonotone(f"it has {len(found.ways)} ways round")
     return found
 
 
-def _way(
-    read: _Read,
-    edges: plan.Node,
-    keys: dict[int, int],
-    on_left: bool,
-    outputs: Sequence[Expr],
-    conditions: Sequence[Expr],
-) -> _Way:
-    """One reading of the variable joined with edges. What is joined on is one of its columns, and constants."""
-    variable, mine_outputs, mine_conditions = read
-    width = len(variable.types)
-    theirs = [ColumnRef(t, width + i) for i, t in enumerate(edges.types)]
-    fixed = [(mine_outputs[k], theirs[of]) for k, of in keys.items() if isinstance(mine_outputs[k], Literal)]
-    moving = [(mine_outputs[k], of) for k, of in keys.items() if isinstance(mine_outputs[k], ColumnRef)]
-    if len(moving) != 1 or len(moving) + len(fixed) != len(keys) or any(e.value is None for e, _ in fixed):  # type: ignore[attr-defined]
-        raise NotMonotone("edges are not joined on one of its columns")
-    sides = (*mine_outputs, *theirs) if on_left else (*theirs, *mine_outputs)
-    at = moving[0][0].index  # type: ignore[attr-defined]
-    near = moving[0][1]
-    # what is joined on is the edges' as well
-    same: dict[int, Expr] = {c: ColumnRef(t, c) for c, t in enumerate(variable.types)}
-    same |= {e.index: e for e in theirs}
-    same[at] = theirs[near]
-    below = {i: e.remap(same) for i, e in enumerate(sides)}
-    found = [e.remap(below) for e in conditions] + [e.remap(same) for e in mine_conditions]
-    found += [Call(BOOL, "eq", (column, constant)) for constant, column in fixed]
-    if variable.types[at].nullable and edges.types[near].nullable:
-        found.append(Call(BOOL, "is_not_null", (theirs[near],)))
-    return _Way(width, edges, at, near, tuple(e.remap(below) for e in outputs), found)
-
-
 def _start(starts: Sequence[plan.Node], selection: _Selection) -> plan.Node:
-    """The starts together, with the variable's columns."""
+    """The starts together."""
     value = selection.value
-    if value is not None and any(_bare(s).types[selection.columns[value]].nullable for s in starts):
+    if value is not None and any(_bare(s).types[value].nullable for s in starts):
         raise NotMonotone("what it starts with may be NULL")
-    return _ordered(starts[0] if len(starts) == 1 else plan.Union(tuple(starts)), selection.columns)
+    return starts[0] if len(starts) == 1 else plan.Union(tuple(starts))
 
 
 def _ordered(node: plan.Node, columns: tuple[int, ...]) -> plan.Node:
@@ -439,8 +349,10 @@ def _bare(node: plan.Node) -> plan.Node:
     return node
 
 
-def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection) -> plan.Node | None:
-    """What the loop begins with, if it is not what it starts from: only where values are added up may that be."""
+def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection, keeps: bool) -> plan.Node | None:
+    """What the loop begins with, if it is not what it starts from: only where values are added up may that be.
+    Whatever it is, it is a start if the variable goes round as it is (`keeps`).
+    """
     initial = loop.initials[0]
     if selection.total:
         if initial is None:
@@ -450,13 +362,56 @@ def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection
         if initial is not None and loop.max_rounds is not None:
             raise NotMonotone("its rounds are counted")
         return None
-    among = [_bare(initial) == _bare(_ordered(_bare(s), selection.columns)) for s in starts]
+    if keeps and loop.max_rounds is None:
+        return None
+    among = [_bare(initial) == _bare(s) for s in starts]
     if not any(among) or (loop.max_rounds is not None and not all(among)):
         raise NotMonotone("it begins with rows that its body does not start from")
     return None
 
 
-def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -> Rule:
+def _once(way: Way, start: plan.Node, ways: Sequence[Way], selection: _Selection) -> Way:
+    """A way that joins the variable with itself, where joining it with what it starts from says the same.
+
+    path o path, of paths that begin as S and grow by edges E, are all the words S (E | S)*, and so is path o S. That
+    needs both ends to be the variable's columns, and what is made of values to be associative, without conditions: a
+    part of a path may pass where the whole does not.
+    """
+    reason = "it is joined with itself"
+    tested = {c for each in ways for condition in each.conditions for c in condition.columns() if c < each.width}
+    if selection.total or tested:
+        raise NotMonotone(reason)
+    width, value = way.width, selection.value
+    ends = [c for c in range(width) if c != value]
+    if len(ends) != 2 or way.node not in ends or way.conditions:
+        raise NotMonotone(reason)
+    (other,) = (c for c in ends if c != way.node)
+    crossed = way.near == other and _is_column(way.outputs[other], other)
+    if not crossed or not _is_column(way.outputs[way.node], width + way.node):
+        raise NotMonotone(reason)
+    if value is not None:
+        makes = {_makes(each, value) for each in ways}
+        allowed = {"same": {"same"}, "add": {"same", "add"}, "worst": {"same", "worst"}}
+        own = _makes(way, value)
+        if own is None or not makes <= allowed[own]:
+            raise NotMonotone(reason)
+        reads = {c for c in way.outputs[value].columns() if c >= width}
+        if own != "same" and reads != {width + value}:
+            raise NotMonotone(reason)
+    return replace(way, edges=start, twice=False)
+
+
+def _makes(way: Way, value: int) -> str | None:
+    """What a way makes of a value, as far as two of them one after the other are concerned."""
+    output = way.outputs[value]
+    if _is_column(output, value):
+        return "same"
+    ops = {"add": "add", "least": "worst", "greatest": "worst"}
+    exact = output.type.kind != "float"  # sums of floats depend on their order
+    return ops.get(output.op) if isinstance(output, Call) and exact else None
+
+
+def _rule(way: Way, selection: _Selection, node: int, edges: list[plan.Node]) -> Rule:
     """The rule for one way; its edges are put into `edges`, if they are not there."""
     states = _states(way, selection, node)
     far = _of_edges(way, way.outputs[node], "where an edge leads")
@@ -487,7 +442,7 @@ def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -
     )
 
 
-def _states(way: _Way, selection: _Selection, node: int) -> tuple[int, int, int] | None:
+def _states(way: Way, selection: _Selection, node: int) -> tuple[int, int, int] | None:
     """(column, from, to) if a way leads from one state to another: a column that is neither the node nor the value is
     one constant before, and another after. All other such columns stay.
     """
@@ -515,7 +470,7 @@ def _states(way: _Way, selection: _Selection, node: int) -> tuple[int, int, int]
     return found[0] if found else None
 
 
-def _tests(way: _Way, column: int, value: int) -> Expr | None:
+def _tests(way: Way, column: int, value: int) -> Expr | None:
     """The condition of a way that a column is a constant."""
     for e in way.conditions:
         tested = isinstance(e, Call) and e.op == "eq" and _is_column(e.args[0], column)
@@ -524,7 +479,7 @@ def _tests(way: _Way, column: int, value: int) -> Expr | None:
     return None
 
 
-def _of_edges(way: _Way, expr: Expr, what: str) -> Expr:
+def _of_edges(way: Way, expr: Expr, what: str) -> Expr:
     """An expression over the edges' columns alone, which cannot fail."""
     if any(c < way.width for c in expr.columns()) or not expr.columns():
         raise NotMonotone(f"{what} does not depend on the edge alone")
@@ -533,7 +488,7 @@ def _of_edges(way: _Way, expr: Expr, what: str) -> Expr:
     return expr.remap({c: ColumnRef(way.edges.types[c - way.width], c - way.width) for c in expr.columns()})
 
 
-def _along(way: _Way, selection: _Selection, value: int) -> tuple[Along, Expr | None]:
+def _along(way: Way, selection: _Selection, value: int) -> tuple[Along, Expr | None]:
     """What an edge makes of a value, and with what."""
     output = way.outputs[value]
     if _is_column(output, value):
@@ -567,7 +522,7 @@ def _along(way: _Way, selection: _Selection, value: int) -> tuple[Along, Expr | 
     return along, _of_edges(way, others[0], "an edge's weight")
 
 
-def _shares(way: _Way, output: Expr, value: int) -> tuple[Expr, tuple[int, int]] | None:
+def _shares(way: Way, output: Expr, value: int) -> tuple[Expr, tuple[int, int]] | None:
     """(weight, fraction) if an expression is the fraction of a value, divided by a weight, to the nearest: (value * 2n
     + weight * d) // (weight * 2d) for n / d.
     """
@@ -597,7 +552,7 @@ def _is_column(expr: Expr, column: int) -> bool:
 
 
 def _sort_out(
-    way: _Way,
+    way: Way,
     condition: Expr,
     selection: _Selection,
     conditions: list[Expr],
@@ -654,7 +609,7 @@ def _refuses_null(conditions: Sequence[Expr], weight: Expr) -> bool:
 
 
 def _place(
-    way: _Way, far: Expr, weight: Expr | None, along: Along, conditions: list[Expr], edges: list[plan.Node]
+    way: Way, far: Expr, weight: Expr | None, along: Along, conditions: list[Expr], edges: list[plan.Node]
 ) -> tuple[int, int, int, int | None, int]:
     """(number of the edges' input, near, far, weight, constant): the edges as they are, or what is needed of them."""
     constant = 0
@@ -677,32 +632,3 @@ def _place(
     if source not in edges:
         edges.append(source)
     return edges.index(source), near_at, far_at, weight_at, constant
-
-
-@of_node
-def never_negative(node: plan.Node) -> Generator[plan.Node, bool, bool]:
-    """Whether no row of a plan can be taken away more often than it is there.
-
-    >>> from everview.types import INT
-    >>> table = plan.Table(0, (INT,))
-    >>> left_out = plan.Union((table, plan.Negate(table)))
-    >>> never_negative(table), never_negative(left_out), never_negative(plan.Threshold(left_out, "distinct"))
-    (True, False, True)
-    """
-    if isinstance(node, plan.Table | plan.Constant | plan.Variable | plan.Threshold | plan.Reduce | Frontier):
-        return True
-    if isinstance(node, plan.TopK | plan.PythonReduce):
-        return True
-    if isinstance(node, plan.LoopResult):
-        loop = node.loop
-        for part in (*loop.bodies, *(i for i in loop.initials if i is not None)):
-            if not (yield part):
-                return False
-        return True
-    known = plan.Project | plan.Filter | plan.FlatMap | plan.Union | plan.Join | plan.MultiJoin | Window
-    if not isinstance(node, known):
-        return False
-    for child in node.children():
-        if not (yield child):
-            return False
-    return True
