@@ -40,8 +40,10 @@ from everview.plan.frugal import Sent
 from everview.plan.frugal import frugal as sending_less
 from everview.plan.monotone import LoopDecision, as_trees
 from everview.plan.multiway import ASKED, Choice, Decision, planned
+from everview.plan.ordered_loops import small_first
 from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.prune import prune
+from everview.plan.rewrites import AFTER, BEFORE, Simplification, simplified
 from everview.plan.selection import selected
 from everview.plan.windows import Window
 
@@ -49,6 +51,9 @@ Key = tuple[plan.Node, tuple[int, ...]]
 
 Piece = tuple[str, plan.Node, tuple[int, ...]]
 """What was asked for: a table by an order of its columns, or an arrangement of a plan by keys."""
+
+Decided = Decision | LoopDecision | Simplification
+"""What was decided about a part of a plan, and why."""
 
 
 class Builder:
@@ -68,7 +73,7 @@ class Builder:
         """the loops whose bodies are being built, by depth"""
         self._activations: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
-        self.decided: dict[plan.Node, list[Decision | LoopDecision]] = {}
+        self.decided: dict[plan.Node, list[Decided]] = {}
         """How the joins of what is installed are kept, and why."""
         self.built: dict[plan.Node, plan.Node] = {}
         """What each node that is installed was built from, when it had been planned."""
@@ -96,20 +101,30 @@ class Builder:
         self._note_piece(("table", node, order), made)
         return arrangement
 
-    def planned(self, node: plan.Node, choice: Choice | None = None) -> tuple[plan.Node, list[Decision | LoopDecision]]:
+    def planned(self, node: plan.Node, choice: Choice | None = None) -> tuple[plan.Node, list[Decided]]:
         """What to build for a node: what there is of it already is used, loops keep only what is read of them, monotone
         ones are kept as trees, joins of many inputs are kept as they are told to be or as their shape says; and why so.
         """
-        refused = "it runs on several shards" if self.dataflow.sharded else ASKED if choice == "rounds" else None
+        as_written = choice in ("rounds", "verbatim")
+        refused = "it runs on several shards" if self.dataflow.sharded else ASKED if as_written else None
+        simpler: list[Simplification] = []
+        if choice != "verbatim":
+            node, simpler = simplified(node, self.installed, BEFORE)
         pruned = prune(node, self.installed, self)
         narrower: list[LoopDecision] = []
-        if choice != "rounds":
+        if not as_written:
             pruned, narrower = selected(pruned, self.installed)
         pruned, loops = as_trees(pruned, self.installed, refused, whole=choice == "whole")
+        if not as_written:
+            pruned, ordered = small_first(pruned, self.installed, sharded=self.dataflow.sharded)
+            loops += ordered
+        if choice != "verbatim":
+            pruned, more = simplified(pruned, self.installed, AFTER)
+            simpler += more
         found, joins = planned(pruned, choice, self.installed, self.indexed)
         if choice == "frugal" and self.dataflow.sharded:
             found = sending_less(found)
-        return found, [*narrower, *loops, *joins]
+        return found, [*simpler, *narrower, *loops, *joins]
 
     def install(self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None) -> Arrangement:
         """Plan and build an arrangement of a node; it is there afterwards, but not up to date (`Dataflow.installed`).

@@ -130,7 +130,7 @@ class _Rewriting:
             self.decisions.append(decision)
 
 
-def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = ()) -> Frontier:
+def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, inside: bool = False) -> Frontier:
     """What a loop's result is as a `Frontier`; NotMonotone says why it is none. Of a `LeanLoop` it is one in lean form:
     histories of values after each round, so that rounds may be counted, and values be added up.
     """
@@ -140,9 +140,9 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = ()) -> 
         raise NotMonotone("several variables depend on each other in it")
     if loop.max_rounds is not None and not (lean and loop.at_limit == "stop"):
         raise NotMonotone("its rounds are counted")
-    if free_variables(result):
+    if free_variables(result) and not inside:
         raise NotMonotone("it runs inside another loop")
-    selection = _selection(loop.bodies[0])
+    selection = selection_of(loop.bodies[0])
     if selection.total and (not lean or loop.max_rounds is None):
         raise NotMonotone("its values are added up")
     parts = _parts(loop, selection, arranged)
@@ -153,7 +153,7 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = ()) -> 
     ways = parts.ways
     if not ways or not starts:
         raise NotMonotone("it has no start, or nothing that goes further")
-    start = _start(starts, selection)
+    start = _start(_sets(starts, arranged), selection)
     ways = [_once(way, start, ways, selection) if way.twice else way for way in ways]
     nodes = {way.node for way in ways}
     if len(nodes) != 1:
@@ -260,7 +260,7 @@ def _asks_from(start: plan.Node, asking: plan.Node, source: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Selection:
+class Selection:
     """What a body selects from: column c of the variable is column `columns[c]` of `union`; `value` is that column of
     the variable which is the least or largest, if there is one.
     """
@@ -272,7 +272,8 @@ class _Selection:
     total: bool = False
 
 
-def _selection(body: plan.Node) -> _Selection:
+def selection_of(body: plan.Node) -> Selection:
+    """What the body of a loop selects, and from what."""
     order = list(range(len(body.types)))
     while isinstance(body, plan.Project):
         if not all(isinstance(e, ColumnRef) for e in body.exprs):
@@ -282,7 +283,7 @@ def _selection(body: plan.Node) -> _Selection:
     if sorted(order) != list(range(len(body.types))):
         raise NotMonotone("its body drops or doubles columns")
     if isinstance(body, plan.Threshold) and body.kind == "distinct":
-        return _Selection(body.child, tuple(order), None, False)
+        return Selection(body.child, tuple(order), None, False)
     if isinstance(body, plan.Reduce) and len(body.aggregates) == 1 and body.aggregates[0].kind in SELECTED:
         aggregate = body.aggregates[0]
         assert aggregate.column is not None
@@ -293,7 +294,7 @@ def _selection(body: plan.Node) -> _Selection:
         largest, total = aggregate.kind == "max", aggregate.kind == "sum"
         if total and (body.child.types[aggregate.column].kind != "int" or body.child.types[aggregate.column].nullable):
             raise NotMonotone("what it adds up may be something else than an integer")
-        return _Selection(body.child, tuple(below[c] for c in order), value, largest, total)
+        return Selection(body.child, tuple(below[c] for c in order), value, largest, total)
     raise NotMonotone("its body is not the least or largest value for each key, nor distinct rows")
 
 
@@ -306,7 +307,7 @@ class _Parts:
     keeps: bool = False
 
 
-def _parts(loop: plan.Loop, selection: _Selection, arranged: Container[plan.Node]) -> _Parts:
+def _parts(loop: plan.Loop, selection: Selection, arranged: Container[plan.Node]) -> _Parts:
     found = _Parts([], [])
     reading = Reading(loop.depth, arranged, exact=selection.total)
     for part in reading.parts(selection.union):
@@ -325,12 +326,27 @@ def _parts(loop: plan.Loop, selection: _Selection, arranged: Container[plan.Node
     return found
 
 
-def _start(starts: Sequence[plan.Node], selection: _Selection) -> plan.Node:
+def _start(starts: Sequence[plan.Node], selection: Selection) -> plan.Node:
     """The starts together."""
     value = selection.value
     if value is not None and any(_bare(s).types[value].nullable for s in starts):
         raise NotMonotone("what it starts with may be NULL")
     return starts[0] if len(starts) == 1 else plan.Union(tuple(starts))
+
+
+def _sets(starts: Sequence[plan.Node], arranged: Container[plan.Node]) -> list[plan.Node]:
+    """The starts, not made distinct before they are united, chosen columns of and selected from."""
+
+    def bare(node: plan.Node) -> plan.Node:
+        stays = not isinstance(node, plan.Threshold) or node.kind != "distinct" or not never_negative(node.child)
+        return node if stays else node.child  # type: ignore[attr-defined]
+
+    def inside(node: plan.Node) -> plan.Node:
+        if node in arranged or not isinstance(node, plan.Project | plan.Filter | plan.Union | plan.Threshold):
+            return node
+        return over_inputs(node, lambda below: inside(below if below in arranged else bare(below)))
+
+    return [inside(start) for start in starts]
 
 
 def _ordered(node: plan.Node, columns: tuple[int, ...]) -> plan.Node:
@@ -349,7 +365,7 @@ def _bare(node: plan.Node) -> plan.Node:
     return node
 
 
-def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection, keeps: bool) -> plan.Node | None:
+def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: Selection, keeps: bool) -> plan.Node | None:
     """What the loop begins with, if it is not what it starts from: only where values are added up may that be.
     Whatever it is, it is a start if the variable goes round as it is (`keeps`).
     """
@@ -370,7 +386,7 @@ def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection
     return None
 
 
-def _once(way: Way, start: plan.Node, ways: Sequence[Way], selection: _Selection) -> Way:
+def _once(way: Way, start: plan.Node, ways: Sequence[Way], selection: Selection) -> Way:
     """A way that joins the variable with itself, where joining it with what it starts from says the same.
 
     path o path, of paths that begin as S and grow by edges E, are all the words S (E | S)*, and so is path o S. That
@@ -411,7 +427,7 @@ def _makes(way: Way, value: int) -> str | None:
     return ops.get(output.op) if isinstance(output, Call) and exact else None
 
 
-def _rule(way: Way, selection: _Selection, node: int, edges: list[plan.Node]) -> Rule:
+def _rule(way: Way, selection: Selection, node: int, edges: list[plan.Node]) -> Rule:
     """The rule for one way; its edges are put into `edges`, if they are not there."""
     states = _states(way, selection, node)
     far = _of_edges(way, way.outputs[node], "where an edge leads")
@@ -442,7 +458,7 @@ def _rule(way: Way, selection: _Selection, node: int, edges: list[plan.Node]) ->
     )
 
 
-def _states(way: Way, selection: _Selection, node: int) -> tuple[int, int, int] | None:
+def _states(way: Way, selection: Selection, node: int) -> tuple[int, int, int] | None:
     """(column, from, to) if a way leads from one state to another: a column that is neither the node nor the value is
     one constant before, and another after. All other such columns stay.
     """
@@ -488,7 +504,7 @@ def _of_edges(way: Way, expr: Expr, what: str) -> Expr:
     return expr.remap({c: ColumnRef(way.edges.types[c - way.width], c - way.width) for c in expr.columns()})
 
 
-def _along(way: Way, selection: _Selection, value: int) -> tuple[Along, Expr | None]:
+def _along(way: Way, selection: Selection, value: int) -> tuple[Along, Expr | None]:
     """What an edge makes of a value, and with what."""
     output = way.outputs[value]
     if _is_column(output, value):
@@ -554,7 +570,7 @@ def _is_column(expr: Expr, column: int) -> bool:
 def _sort_out(
     way: Way,
     condition: Expr,
-    selection: _Selection,
+    selection: Selection,
     conditions: list[Expr],
     most_in: list[int],
     most_out: list[int],

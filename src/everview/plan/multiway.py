@@ -33,16 +33,16 @@ from everview.plan.deep import Staged, drive, settled
 from everview.plan.keys import unique_columns
 from everview.plan.substitute import over_inputs
 
-Choice = Literal["binary", "delta", "wco", "best", "rounds", "whole", "frugal"]
+Choice = Literal["binary", "delta", "wco", "best", "rounds", "whole", "frugal", "verbatim"]
 """How a view is kept: its joins, all in one way or ("best") as is cheapest for what is known now, which is decided
 before a plan comes here (`everview.optimiser`); or ("rounds") its loops as loops, even those that could be kept as
 trees (`everview.plan.monotone`), or ("whole") as trees also where halves would do; or ("frugal") so that shards send
-each other less (`everview.plan.frugal`).
+each other less (`everview.plan.frugal`); or ("verbatim") as it is written: no rewrites, loops as loops, joins binary.
 """
 Joined = Literal["binary", "delta", "wco"]
 AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
-CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds", "whole", "frugal")
+CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds", "whole", "frugal", "verbatim")
 
 ASKED = "you asked for it"
 """Why joins are kept as `db.view` is told."""
@@ -118,7 +118,8 @@ def planned(
     join of 3 inputs: wco, because you asked for it
     """
     check_choice(choice)
-    rewriting = _Rewriting(choice if choice in ("binary", "delta", "wco") else None, arranged, indexed)
+    joined: Joined | None = choice if choice in ("binary", "delta", "wco") else None
+    rewriting = _Rewriting("binary" if choice == "verbatim" else joined, arranged, indexed)
     return rewriting.node(node), rewriting.decisions
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from everview.codes.codec import Codec
+from everview.dataflow.builder import Decided
 from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement, Operator
 from everview.errors import ClosedError, RowErrors
@@ -14,9 +15,9 @@ from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.language.collection import Collection
 from everview.plan.explain import Explained
-from everview.plan.monotone import LoopDecision
-from everview.plan.multiway import ASKED, Choice, Decision
+from everview.plan.multiway import ASKED, Choice
 from everview.plan.nodes import Node
+from everview.plan.rewrites import Simplification
 from everview.session import doors
 from everview.session.changes.turns import reads
 from everview.session.inspect import arrangements, explain, failed_row
@@ -258,10 +259,12 @@ class View(Followed):
         self._alive()
         return doors.replan(self._core, self, plan)
 
-    def _said(self, decision: Decision | LoopDecision) -> Decision | LoopDecision:
+    def _said(self, decision: Decided) -> Decided:
         """A decision with the reason of whoever made it."""
         why = self._source._plan_why
-        return replace(decision, why=why) if why and decision.why == ASKED else decision
+        if isinstance(decision, Simplification) or not why or decision.why != ASKED:
+            return decision
+        return replace(decision, why=why)
 
     @overload
     def why(self, row: Any, *, all: None = None, time: int | None = None) -> Derivation: ...

@@ -12,9 +12,9 @@ from everview.errors import PlanError
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan.multiway import Choice
-from everview.plan.narrowed_loops import narrowed
 from everview.plan.nodes import Node
 from everview.plan.provenance import COLUMN, Kind, Provenance, wanted, with_provenance
+from everview.plan.rewrites import WRITTEN, rewritten_plan
 from everview.session import doors
 from everview.types import INT
 
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 
 def rewritten(core: Core, collection: Collection, plan: Choice | None) -> tuple[Collection, Choice | None]:
     """The collection to install, and how its joins are to be kept then."""
-    if plan != "rounds":
-        collection = _with_narrow_loops(core, collection)
+    if plan != "verbatim":
+        collection = _simplified(core, collection, plan)
     if plan == "best":
         return doors.best_plan(core, collection), "binary"
     return collection, plan
 
 
-def _with_narrow_loops(core: Core, collection: Collection) -> Collection:
-    node = narrowed(collection._node, core.runtime.builder.installed)
+def _simplified(core: Core, collection: Collection, choice: Choice | None) -> Collection:
+    names = [name for name in WRITTEN if name != "narrowed" or choice != "rounds"]
+    node = rewritten_plan(collection._node, core.runtime.builder.installed, names)
     return collection if node == collection._node else by_another_plan(collection, node)
 
 

@@ -1,0 +1,146 @@
+"""Conditions are tested as early as they can be.
+
+    WHERE customer = 3, of totals by customer        totals of the rows with customer = 3
+    WHERE day > ..., of a union                      each of its parts
+    WHERE a.x = 3, of a join on a.x = b.y            both sides
+
+A condition goes below
+
+    a projection, a filter      with what columns are there instead of them; not below one that may fail
+    a union, a difference, distinct rows
+    an aggregate, a top-k, a window          if it reads only what groups or partitions are by
+    a join                      on the side whose columns it reads; on both if it reads what they are joined on
+
+Outer joins, semi-joins and EXCEPT are made of these: a condition on the kept side comes out in all their parts, where
+it is the same filter and is kept once; one on the other side makes the part with NULLs empty (`constants`).
+
+Only conditions that cannot fail are moved, since they see rows that would not have come to them; and none that asks
+Python. Errors of *aggregates* of groups that nobody asks for are no longer found (a sum out of range), others all are.
+What several readers share, and keeps rows, is not split: two smaller ones are not less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import replace
+
+from everview.expr.functions import conjunction, conjuncts
+from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.plan import nodes as plan
+from everview.plan.rewrites.constants import TRUE, folded
+from everview.plan.rewrites.walking import empty, everywhere, never_fails, readers
+from everview.plan.windows import Window
+
+KEEPING = plan.Reduce | plan.TopK | plan.Threshold | Window | plan.Join
+"""Nodes that keep rows."""
+
+MOST_LEVELS = 200
+"""Conditions are taken down recursively, so far."""
+
+
+def with_early_filters(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
+    """The same rows with conditions tested early.
+
+    >>> from everview.expr.functions import call
+    >>> from everview.types import INT
+    >>> t, u = plan.Table(0, (INT, INT)), plan.Table(1, (INT, INT))
+    >>> x = call("eq", ColumnRef(INT, 0), Literal(INT, 3))
+    >>> found = with_early_filters(plan.Filter(plan.Join(t, u, (0,), (0,)), x))
+    >>> found == plan.Join(plan.Filter(t, x), plan.Filter(u, x), (0,), (0,))
+    True
+    """
+    shared = {n for n, count in readers(node).items() if count > 1 and isinstance(n, KEEPING)}
+    down = _Down(arranged, shared)
+    return everywhere(node, down.changed, arranged)
+
+
+class _Down:
+    def __init__(self, arranged: Container[plan.Node], shared: Container[plan.Node]) -> None:
+        self.arranged = arranged
+        self.shared = shared
+
+    def changed(self, node: plan.Node) -> plan.Node:
+        """A filter, taken down."""
+        if not isinstance(node, plan.Filter):
+            return node
+        tested = conjuncts(node.predicate)
+        movable = [c for c in tested if c.columns() and never_fails(c)]
+        if not movable:
+            return node
+        made = self.below(node.child, movable, 0)
+        stay = [c for c in tested if c not in movable]
+        if made == plan.Filter(node.child, conjunction(movable)):
+            return node
+        return plan.Filter(made, conjunction(stay)) if stay else made
+
+    def below(self, node: plan.Node, tested: list[Expr], level: int) -> plan.Node:
+        """The rows of a node that pass conditions."""
+        tested = [c for c in (folded(c) for c in tested) if c != TRUE]
+        if _never(tested):
+            return empty(node.types)
+        if not tested:
+            return node
+        if node in self.arranged or node in self.shared or level > MOST_LEVELS:
+            return plan.Filter(node, conjunction(tested))
+        if isinstance(node, plan.Filter):
+            if not never_fails(node.predicate):
+                return plan.Filter(node, conjunction(tested))
+            both = [*conjuncts(node.predicate), *(c for c in tested if c not in conjuncts(node.predicate))]
+            return self.below(node.child, both, level + 1)
+        if isinstance(node, plan.Project):
+            mapping = dict(enumerate(node.exprs))
+            if not all(never_fails(e) for e in node.exprs):
+                return plan.Filter(node, conjunction(tested))
+            return replace(node, child=self.below(node.child, [c.remap(mapping) for c in tested], level + 1))
+        if isinstance(node, plan.Union):
+            return replace(node, inputs=tuple(self.below(i, tested, level + 1) for i in node.inputs))
+        if isinstance(node, plan.Negate | plan.Threshold):
+            return replace(node, child=self.below(node.child, tested, level + 1))
+        if isinstance(node, plan.Reduce):
+            places = {i: ColumnRef(node.child.types[k], k) for i, k in enumerate(node.keys)}
+            return self._by_group(node, tested, places, level)
+        if isinstance(node, plan.TopK | Window):
+            places = {k: ColumnRef(node.child.types[k], k) for k in node.keys}
+            return self._by_group(node, tested, places, level)
+        return (
+            self._join(node, tested, level) if isinstance(node, plan.Join) else plan.Filter(node, conjunction(tested))
+        )
+
+    def _by_group(
+        self, node: plan.Reduce | plan.TopK | Window, tested: list[Expr], places: dict[int, ColumnRef], level: int
+    ) -> plan.Node:
+        """Conditions on what groups are by go below."""
+        inside = [c for c in tested if c.columns() <= places.keys()]
+        if not inside:
+            return plan.Filter(node, conjunction(tested))
+        made = replace(node, child=self.below(node.child, [c.remap(places) for c in inside], level + 1))
+        stay = [c for c in tested if c not in inside]
+        return plan.Filter(made, conjunction(stay)) if stay else made
+
+    def _join(self, node: plan.Join, tested: list[Expr], level: int) -> plan.Node:
+        width = len(node.left.types)
+        pairs = list(zip(node.left_keys, node.right_keys, strict=True))
+        left = {c: c for c in range(width)} | {width + b: a for a, b in pairs}
+        right = {width + c: c for c in range(len(node.right.types))} | dict(pairs)
+        sides: list[list[Expr]] = [[], []]
+        stay: list[Expr] = []
+        for condition in tested:
+            taken = False
+            for found, places, side in zip(sides, (left, right), (node.left, node.right), strict=True):
+                if condition.columns() <= places.keys():
+                    mapping = {c: ColumnRef(side.types[places[c]], places[c]) for c in condition.columns()}
+                    found.append(condition.remap(mapping))
+                    taken = True
+            if not taken:
+                stay.append(condition)
+        ends = [
+            self.below(side, found, level + 1) if found else side
+            for side, found in zip((node.left, node.right), sides, strict=True)
+        ]
+        made = replace(node, left=ends[0], right=ends[1])
+        return plan.Filter(made, conjunction(stay)) if stay else made
+
+
+def _never(tested: list[Expr]) -> bool:
+    """Whether a condition that reads no column is not true."""
+    return any(isinstance(c, Literal) and not c.value for c in tested)

@@ -1,0 +1,129 @@
+"""Loops as people write them say what the graph library says, and are kept in a way that is as fast.
+
+The spellings are those of `benchmarks/plain.py`, which measures them.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+import everview as ev
+from everview.plan.rewrites import simplified
+from everview.session.local_shards import local_shards
+from everview.session.names.rewriting import by_another_plan
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import spellings
+
+KEPT = {"scc edges": "small values first"}
+"""How loops are kept, if not as trees."""
+
+ALL = [(question, name) for question, ways in spellings.PLAIN.items() for name in ways]
+
+
+def tables(db: ev.Session, question: str) -> tuple[ev.Table, ev.Table]:
+    weights = {"weight": int} if question == "sssp" else {}
+    return db.table("edge", {"src": int, "dst": int, **weights}), db.table("root", {"node": int})
+
+
+@pytest.mark.parametrize(("question", "name"), ALL)
+def test_plain_spellings(question: str, name: str) -> None:
+    dice = random.Random(f"{question} {name}")
+    with ev.connect() as ours, ev.connect() as theirs:
+        sides = []
+        for db, make in ((ours, spellings.PLAIN[question][name]), (theirs, spellings.LIBRARY[question])):
+            edge, root = tables(db, question)
+            sides.append((db, edge, root, make(db)))
+        assert f"loop: {KEPT.get(question, 'trees')}" in sides[0][3].explain()
+        held: list[tuple[int, ...]] = []
+        for step in range(12):
+            row = (dice.randrange(9), dice.randrange(9), *((dice.randrange(1, 9),) if question == "sssp" else ()))
+            gone = held.pop(dice.randrange(len(held))) if len(held) > 12 else None
+            held.append(row)
+            for db, edge, root, _ in sides:
+                with db.transaction():
+                    edge.insert([row] if step else [row, *((row[0], 3, *row[2:]),)])
+                    if gone is not None:
+                        edge.delete([gone])
+                    if step == 0:
+                        root.insert([(0,)])
+            assert sorted(sides[0][3].rows()) == sorted(sides[1][3].rows()), (question, name, step)
+
+
+@pytest.mark.parametrize("name", ["collections, over a union", "SQL, two rules", "rules"])
+def test_on_shards_labels_spread_small_ones_first(name: str) -> None:
+    """There are no trees on shards."""
+    with local_shards(2) as db, ev.connect() as alone:
+        views = []
+        for each in (db, alone):
+            edge, _ = tables(each, "wcc")
+            views.append(spellings.PLAIN["wcc"][name](each))
+            edge.insert([(1, 2), (3, 2), (7, 8)])
+            edge.delete([(3, 2)])
+        assert "loop: small values first" in views[0].explain()
+        assert sorted(views[0].rows()) == sorted(views[1].rows())
+
+
+@pytest.mark.parametrize("name", ["collections", "SQL", "rules"])
+def test_on_shards_sums_wait_in_a_queue(name: str) -> None:
+    with local_shards(2) as db:
+        edge, root = tables(db, "sssp")
+        view = spellings.PLAIN["sssp"][name](db)
+        root.insert([(0,)])
+        edge.insert([(0, 1, 5), (0, 2, 1), (2, 1, 2), (1, 3, 1)])
+        assert "loop: a queue" in view.explain()
+        assert sorted(view.rows()) == [(0, 0), (1, 3), (2, 1), (3, 4)]
+        edge.delete([(2, 1, 2)])
+        assert sorted(view.rows()) == [(0, 0), (1, 5), (2, 1), (3, 6)]
+
+
+STARTS = {
+    "edges": "SELECT a, b FROM e",
+    "nodes": "SELECT x, x FROM n",
+    "both": "SELECT x, x FROM n UNION SELECT a, b FROM e",
+    "ends": "SELECT a, a FROM e UNION SELECT b, b FROM e",
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("of", ["min(x.b)", "max(y.a)"])
+def test_nodes_that_reach_each_other_are_components(start: str, of: str) -> None:
+    dice = random.Random(start + of)
+    with ev.connect() as db:
+        e, n = db.table("e", {"a": "int?", "b": "int?"}), db.table("n", {"x": "int?"})
+        db.sql(f"""/*+ plan(verbatim) */ CREATE VIEW pairs AS
+            WITH RECURSIVE p(a, b) AS ({STARTS[start]} UNION SELECT p.a, e.b FROM p JOIN e ON p.b = e.a)
+            SELECT x.a, {of} AS b FROM p AS x JOIN p AS y ON x.a = y.b AND x.b = y.a GROUP BY x.a""")
+        pairs = db["pairs"]
+        assert isinstance(pairs, ev.View)
+        node, done = simplified(pairs._source._node, (), ("strong",))
+        assert done
+        strong = db.view("strong", by_another_plan(pairs._source, node))
+        assert "trees" in strong.explain()
+        held: list[tuple[int | None, ...]] = []
+        values = (0, 1, 2, 3, 4, 5, None)
+        for _ in range(40):
+            with db.transaction():
+                for _ in range(dice.randint(1, 4)):
+                    if len(held) > 9 and dice.random() < 0.6:
+                        row = held.pop(dice.randrange(len(held)))
+                        (e if len(row) == 2 else n).delete([row])
+                    else:
+                        row = tuple(dice.choice(values) for _ in range(dice.choice((1, 2, 2, 2))))
+                        held.append(row)
+                        (e if len(row) == 2 else n).insert([row])
+            assert sorted(strong.rows(), key=repr) == sorted(pairs.rows(), key=repr), held
+
+
+def test_how_many_reach_each_other_is_not_a_component() -> None:
+    with ev.connect() as db:
+        db.table("e", {"a": int, "b": int})
+        view = db.sql("""CREATE VIEW v AS
+            WITH RECURSIVE p(a, b) AS (SELECT a, b FROM e UNION SELECT p.a, e.b FROM p JOIN e ON p.b = e.a)
+            SELECT x.a, count(*) AS n FROM p AS x JOIN p AS y ON x.a = y.b AND x.b = y.a GROUP BY x.a""")
+        assert "rewrite strong" not in view.explain()

@@ -1,0 +1,222 @@
+"""Rewrites: random queries give the same rows with each of them on and off; before and after, as fixtures.
+
+Fixtures are `rewrites/*.txt`: a query, its plan as written and its plan after the rewrite that the file is named after.
+`EVERVIEW_REGENERATE=1 pytest tests/optimiser/test_rewrites.py` writes them again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import everview as ev
+from everview.errors import EverviewError
+from everview.plan.rewrites import REWRITES, simplified
+from everview.session.names.rewriting import by_another_plan
+
+FIXTURES = Path(__file__).parent / "rewrites"
+
+SCHEMA = """
+CREATE TABLE t (a int NOT NULL, b int NOT NULL);
+CREATE TABLE n (a int, b int);
+CREATE TABLE k (a int PRIMARY KEY, b int);
+"""
+
+
+class Queries:
+    """Random queries of two columns a and b, of tables with and without NULL and a key."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+
+    def condition(self, *names: str) -> str:
+        dice = self.dice
+        a, b = (dice.choice(names) for _ in range(2))
+        simple = [f"{a} = {dice.randrange(4)}", f"{a} < {dice.randrange(1, 4)}", f"{a} IS NULL", f"{a} <> {b}"]
+        simple += [f"{a} IN (1, 3)", "true", "1 = 2", f"{a} IS NOT NULL AND {b} > 0", f"NOT ({a} = 2)"]
+        found = dice.choice(simple)
+        return f"({found} {dice.choice(('OR', 'AND'))} {dice.choice(simple)})" if dice.random() < 0.3 else found
+
+    def query(self, depth: int) -> str:
+        dice = self.dice
+        if depth == 0:
+            return f"SELECT a, b FROM {dice.choice('tnk')}"
+        below = f"({self.query(depth - 1)})"
+        kind = dice.choice(
+            ("where", "where", "where", "distinct", "group", "window", "set", "join", "join", "semi", "loop")
+        )
+        if kind == "where":
+            return f"SELECT a, b FROM {below} AS q WHERE {self.condition('a', 'b')}"
+        if kind == "distinct":
+            return f"SELECT DISTINCT b AS a, a AS b FROM {below} AS q"
+        if kind == "group":
+            of = dice.choice(("min(b)", "max(b)", "sum(b)", "count(*)", "count(b)", "count(DISTINCT b)"))
+            return f"SELECT a, {of} AS b FROM {below} AS q GROUP BY a"
+        if kind == "window":
+            of = dice.choice(("row_number()", "rank()", "max(b)"))
+            return f"SELECT a, {of} OVER (PARTITION BY a ORDER BY b) AS b FROM {below} AS q"
+        other = f"({self.query(dice.randrange(depth))})"
+        if kind == "set":
+            how = dice.choice(("UNION", "UNION ALL", "EXCEPT", "INTERSECT"))
+            return f"SELECT a, b FROM {below} AS q {how} SELECT a, b FROM {other} AS o"
+        if kind == "join":
+            how = dice.choice(("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
+            on = dice.choice(("x.a = y.a", "x.b = y.a", "x.a = y.a AND x.b = y.b"))
+            if how == "JOIN" and dice.random() < 0.4:
+                on = f"{on} OR x.b = y.b"
+            if dice.random() < 0.4:
+                other = dice.choice("tnk")
+            take = dice.choice(("x.a, x.b", "x.a, x.b", "x.a, y.b", "y.a, x.b"))
+            where = f" WHERE {self.condition('x.a', 'x.b', 'y.a', 'y.b')}" if dice.random() < 0.5 else ""
+            return f"SELECT {take} FROM {below} AS x {how} {other} AS y ON {on}{where}"
+        if kind == "semi":
+            test = dice.choice(("IN", "NOT IN"))
+            return f"SELECT a, b FROM {below} AS q WHERE a {test} (SELECT b FROM {other} AS s WHERE b IS NOT NULL)"
+        if dice.random() < 0.4:
+            start = dice.choice(
+                ("SELECT a, b FROM n", "SELECT a, a FROM k", "SELECT b, b FROM n UNION SELECT a, b FROM n")
+            )
+            of = dice.choice(("min(x.b)", "max(y.a)", "min(x.b)", "count(*)"))
+            return (
+                f"WITH RECURSIVE r(a, b) AS ({start} UNION SELECT r.a, n.b FROM r JOIN n ON r.b = n.a) "
+                f"SELECT x.a, {of} AS b FROM r AS x JOIN r AS y ON x.a = y.b AND x.b = y.a GROUP BY x.a"
+            )
+        return (
+            f"WITH RECURSIVE r(a, b) AS (SELECT a, b FROM {below} AS q UNION "
+            f"SELECT r.a, t.b FROM r JOIN t ON r.b = t.a) SELECT a, b FROM r"
+        )
+
+
+def views(db: ev.Session, text: str) -> dict[str, ev.View]:
+    """The view of a query as it is written, with each rewrite that changes it, with all, and as a user gets it."""
+    db.sql(f"CREATE VIEW usual AS {text}")
+    db.sql(f"/*+ plan(verbatim) */ CREATE VIEW written AS {text}")
+    found = {"usual": db["usual"], "written": db["written"]}
+    source = db["written"]._source
+    for name in (*REWRITES, "all"):
+        node, done = simplified(source._node, (), tuple(REWRITES) if name == "all" else (name,))
+        if done:
+            found[name] = db.view(name, by_another_plan(source, node), plan="verbatim")
+    return found  # type: ignore[return-value]
+
+
+def check(seed: int, steps: int) -> list[str]:
+    """Random changes below the views of a random query: all have the same rows, and say the same changes."""
+    dice = random.Random(seed)
+    with ev.connect() as db:
+        db.sql(SCHEMA)
+        text = Queries(seed).query(dice.choice((2, 3, 3, 4)))
+        try:
+            made = views(db, text)
+        except EverviewError as error:
+            assert error.code in ("E_UNSUPPORTED", "E_TYPE", "E_RECURSION"), (seed, text, error)
+            return []
+        held: dict[str, list[tuple[int | None, ...]]] = {"t": [], "n": [], "k": []}
+        for _ in range(steps):
+            with db.transaction():
+                for _ in range(dice.randint(1, 6)):
+                    name = dice.choice("tnk")
+                    rows = held[name]
+                    if rows and dice.random() < 0.4:
+                        db[name].delete([rows.pop(dice.randrange(len(rows)))])
+                        continue
+                    row = tuple(dice.choice((0, 1, 2, 3, None) if name == "n" else (0, 1, 2, 3)) for _ in range(2))
+                    if name == "k" and any(row[0] == r[0] for r in rows):
+                        continue
+                    rows.append(row)
+                    db[name].insert([row])
+            wanted = Counter(made["written"].rows())
+            changed = Counter(made["written"].changes(db.time - 1))
+            for name, view in made.items():
+                assert Counter(view.rows()) == wanted, (seed, name, text)
+                assert Counter(view.changes(db.time - 1)) == changed, (seed, name, text)
+        return [name for name in made if name not in ("usual", "written")]
+
+
+def test_random_queries() -> None:
+    found = Counter(name for seed in range(12) for name in check(seed, 5))
+    assert set(found) >= {"filters", "constants", "groups", "all"}, found
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_many_random_queries() -> None:
+    first, count = int(os.environ.get("EVERVIEW_SEED", "1000")), int(os.environ.get("EVERVIEW_QUERIES", "600"))
+    found = Counter(name for seed in range(first, first + count) for name in check(seed, 12))
+    assert set(found) >= {*REWRITES, "all"} - {"narrowed"}, found
+
+
+def plans(query: str, rewrite: str) -> tuple[str, str]:
+    """A query's plan as it is written, and after one rewrite."""
+    with ev.connect() as db:
+        db.sql(SCHEMA)
+        db.sql(f"/*+ plan(verbatim) */ CREATE VIEW v AS {query}")
+        source = db["v"]._source
+        node, _ = simplified(source._node, (), (rewrite,))
+        return str(source.explain()), str(by_another_plan(source, node).explain())
+
+
+def fixtures() -> list[tuple[str, str, str, str]]:
+    """(rewrite, query, before, after)"""
+    found = []
+    for path in sorted(FIXTURES.glob("*.txt")):
+        for block in path.read_text().split("\n====\n"):
+            query, _, rest = block.partition("\n-- before\n")
+            before, _, after = rest.partition("\n-- after\n")
+            found.append((path.stem, query.strip(), before.strip(), after.strip()))
+    return found
+
+
+@pytest.mark.parametrize(("rewrite", "query", "before", "after"), fixtures())
+def test_before_and_after(rewrite: str, query: str, before: str, after: str) -> None:
+    assert plans(query, rewrite) == (before, after)
+    assert before != after or "stays" in query
+
+
+def test_every_rewrite_has_fixtures() -> None:
+    assert {rewrite for rewrite, *_ in fixtures()} == set(REWRITES)
+
+
+def regenerate() -> None:
+    for path in FIXTURES.glob("*.txt"):
+        blocks = []
+        for block in path.read_text().split("\n====\n"):
+            query = block.partition("\n-- before\n")[0].strip()
+            before, after = plans(query, path.stem)
+            blocks.append(f"{query}\n-- before\n{before}\n-- after\n{after}")
+        path.write_text("\n====\n".join(blocks) + "\n")
+
+
+def test_what_another_view_keeps_is_shared() -> None:
+    """A condition on an aggregate that is kept already is tested above it."""
+    with ev.connect() as db:
+        db.sql(SCHEMA)
+        db.sql("CREATE VIEW totals AS SELECT a, sum(b) AS s FROM t GROUP BY a")
+        assert "Filter[r2] a == 3" in db.sql("CREATE VIEW one AS SELECT a, s FROM totals WHERE a = 3").explain()
+
+
+def test_a_view_depends_on_what_it_was_written_with() -> None:
+    with ev.connect() as db:
+        db.sql(SCHEMA)
+        view = db.sql("CREATE VIEW v AS SELECT t.a FROM t LEFT JOIN k ON t.b = k.a")
+        assert "rewrite outer" in view.explain()
+        with pytest.raises(EverviewError):
+            db.sql("DROP TABLE k")
+
+
+def test_verbatim_rewrites_nothing() -> None:
+    with ev.connect() as db:
+        db.sql(SCHEMA)
+        db.sql("SET plan = 'verbatim'")
+        text = db.sql(
+            "CREATE VIEW v AS SELECT a, s FROM (SELECT a, sum(b) AS s FROM t GROUP BY a) q WHERE a = 3"
+        ).explain()
+        assert "Reduce[r0]" in text and "rewrite" not in text
+
+
+if os.environ.get("EVERVIEW_REGENERATE"):
+    regenerate()
