@@ -43,8 +43,9 @@ def run(make: Callable[[ev.Session, str], ev.View], stream: Stream, way: str, **
             db.adapt(**options)
             optimiser_of(core_of(db))
         installing = time.process_time() - begun
+        made = list(stream())  # what makes the stream is not what is measured
         rows, start = 0, time.process_time()
-        for changes in stream():
+        for changes in made:
             with db.transaction():
                 for table, (come, gone) in changes.items():
                     if gone:

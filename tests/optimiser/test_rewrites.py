@@ -47,7 +47,7 @@ class Queries:
             return f"SELECT a, b FROM {dice.choice('tnk')}"
         below = f"({self.query(depth - 1)})"
         kind = dice.choice(
-            ("where", "where", "where", "distinct", "group", "window", "set", "join", "join", "semi", "loop")
+            ("where", "where", "where", "distinct", "group", "window", "set", "join", "join", "semi", "loop", "loop")
         )
         if kind == "where":
             return f"SELECT a, b FROM {below} AS q WHERE {self.condition('a', 'b')}"

@@ -75,6 +75,9 @@ class Watched:
         self.number = number
         """of its problem, in the optimiser"""
         self.told: Problem = living.problem
+        self.seen: dict[int, int] = {}
+        """how far off the sizes of sets of relations are that this or an earlier plan keeps: what a plan taught stays
+        known when another takes its place, or the two would follow each other for ever"""
         self.best = -1
         """what the best plan costs, by what the optimiser was told"""
         self.patience = 0
@@ -104,6 +107,15 @@ class Trial:
     def measured(self) -> float:
         """Seconds for each row so far."""
         return self.seconds / max(self.rows, 1)
+
+    def is_lost(self, policy: Policy) -> bool:
+        """Whether a new plan that has been tried for a tenth of the time has already taken as long as the old one would
+        for twice all of it: then the rest need not be waited for.
+        """
+        tried = policy.trial - self.left
+        if self.before is None or tried < max(policy.trial / 10, 1):
+            return False
+        return self.seconds > 2 * policy.worse * self.before * self.rows * policy.trial / tried
 
 
 class Adaptive:
@@ -162,6 +174,8 @@ class Adaptive:
         trial.seconds += time.thread_time() - start
         trial.rows += sum(row_count(rows) for changes in transactions for _, rows, _ in changes)
         trial.left -= len(transactions)
+        if trial.is_lost(self.policy):
+            trial.left = 0
         return outcome
 
     # looking
@@ -260,7 +274,8 @@ class Adaptive:
             changes = relation.changes if rate is None else logarithm(rate * transactions)
             relations.append(replace(relation, changes=changes))
         problem = Problem(tuple(relations), watched.living.problem.pipelines)
-        return replace(problem, factors=present.factors(problem, self._rows()))
+        watched.seen |= present.seen(problem, self._rows())
+        return replace(problem, factors=present.factors(problem, watched.seen))
 
     def _tell(self, watched: Watched, problem: Problem) -> bool:
         """Have the optimiser maintain its answer; what hardly moved is not said. An index that came or went is another

@@ -6,7 +6,7 @@ take its place must save enough to pay for what it has to build.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from everview.optimiser.model import Model
 from everview.optimiser.problem import Problem, logarithm
@@ -60,15 +60,22 @@ class PresentPlan:
             total += sum(model.flow(side) for side in (left, right) if side.bit_count() > 1)
         return total
 
-    def factors(self, problem: Problem, rows: Rows) -> dict[int, int]:
-        """How many times as many rows as expected are kept between its joins, as logarithms."""
-        found: dict[int, int] = {}
-        for mask, node in sorted(self._between(), key=lambda side: side[0].bit_count()):
-            seen = rows(node)
-            if seen is not None and mask not in found:
-                expected = Model(Problem(problem.relations, {}, found)).size(mask)
-                found[mask] = logarithm(seen) - expected
-        return found
+    def seen(self, problem: Problem, rows: Rows) -> dict[int, int]:
+        """How many times as many rows as relations and values alone would say are kept between its joins, as
+        logarithms.
+        """
+        plain = Model(Problem(problem.relations))
+        kept = {mask: rows(node) for mask, node in self._between()}
+        return {mask: logarithm(n) - plain.size(mask) for mask, n in kept.items() if n is not None}
+
+    @staticmethod
+    def factors(problem: Problem, seen: Mapping[int, int]) -> dict[int, int]:
+        """What was seen of sets of relations as factors, each beside those of the sets inside it."""
+        plain, found = Model(Problem(problem.relations)), dict[int, int]()
+        for mask in sorted(seen, key=lambda m: (m.bit_count(), m)):
+            expected = Model(Problem(problem.relations, {}, found)).size(mask)
+            found[mask] = plain.size(mask) + seen[mask] - expected
+        return {mask: factor for mask, factor in found.items() if factor}
 
     def _between(self) -> Iterator[tuple[int, plan.Node]]:
         for left, right, left_node, right_node in self.joins:

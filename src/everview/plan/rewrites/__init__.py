@@ -9,6 +9,7 @@ When a view is built, which `explain` says in a line. The plan still names all t
 nothing of it can be dropped unnoticed:
 
     constants   conditions that are always true or never, and what is empty because of them
+    backwards   conditions on the far end of a recursion: it is searched from there
     strong      the least node of those that reach each other: strong components, not all pairs
     outer       an outer join of which only the kept side is read, and that doubles none of its rows, is that side
     groups      an aggregate over groups of one row each is that row
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 
 from everview.plan.narrowed_loops import narrowed
 from everview.plan.nodes import Node, Table
+from everview.plan.rewrites.backwards import with_backward_searches
 from everview.plan.rewrites.constants import without_constants
 from everview.plan.rewrites.either import without_either
 from everview.plan.rewrites.filters import with_early_filters
@@ -40,6 +42,7 @@ REWRITES: dict[str, Rewrite] = {
     "filters": with_early_filters,
     "narrowed": narrowed,
     "constants": without_constants,
+    "backwards": with_backward_searches,
     "strong": with_strong_components,
     "outer": without_unread_joins,
     "groups": without_single_groups,
@@ -50,7 +53,7 @@ REWRITES: dict[str, Rewrite] = {
 WRITTEN = ("filters", "narrowed")
 """Those that are written into a view's plan."""
 
-BEFORE, AFTER = ("constants", "strong", "outer"), ("groups", "either")
+BEFORE, AFTER = ("constants", "backwards", "strong", "outer"), ("groups", "either")
 """Those of building a view: before loops and columns are looked at, and after."""
 
 DONE = {
@@ -58,6 +61,7 @@ DONE = {
     "narrowed": "conditions on a recursion are tested where it starts",
     "either": "a join on one condition or another is several joins",
     "constants": "what is always true, or never, is left out",
+    "backwards": "a recursion whose far end is given is searched from there",
     "strong": "nodes that reach each other are strong components, not pairs",
     "outer": "an outer join is left out: nobody reads its other side, and it doubles no row",
     "groups": "an aggregate is left out: its groups are single rows",
