@@ -45,7 +45,7 @@ from everview.plan.check import free_variables
 from everview.plan.deep import Staged, settled
 from everview.plan.frontier import Along, Frontier, Rule
 from everview.plan.keys import unique_columns
-from everview.plan.loop_ways import MOST_WAYS, NotMonotone, Reading, Way, never_negative
+from everview.plan.loop_ways import MOST_DEPTH, MOST_WAYS, NotMonotone, Reading, Way, never_negative
 from everview.plan.substitute import over_inputs
 from everview.types import BOOL, INTERNED
 
@@ -153,7 +153,7 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, 
     ways = parts.ways
     if not ways or not starts:
         raise NotMonotone("it has no start, or nothing that goes further")
-    start = _start(_sets(starts, arranged), selection)
+    start = _start(starts if selection.total else _sets(starts, arranged), selection)
     ways = [_once(way, start, ways, selection) if way.twice else way for way in ways]
     nodes = {way.node for way in ways}
     if len(nodes) != 1:
@@ -335,16 +335,21 @@ def _start(starts: Sequence[plan.Node], selection: Selection) -> plan.Node:
 
 
 def _sets(starts: Sequence[plan.Node], arranged: Container[plan.Node]) -> list[plan.Node]:
-    """The starts, not made distinct before they are united, chosen columns of and selected from."""
+    """The starts, of which unions are not made distinct before columns of them are chosen: the least is selected."""
 
     def bare(node: plan.Node) -> plan.Node:
-        stays = not isinstance(node, plan.Threshold) or node.kind != "distinct" or not never_negative(node.child)
-        return node if stays else node.child  # type: ignore[attr-defined]
-
-    def inside(node: plan.Node) -> plan.Node:
-        if node in arranged or not isinstance(node, plan.Project | plan.Filter | plan.Union | plan.Threshold):
+        if node in arranged or not isinstance(node, plan.Threshold) or node.kind != "distinct":
             return node
-        return over_inputs(node, lambda below: inside(below if below in arranged else bare(below)))
+        below = node.child
+        while isinstance(below, plan.Project):
+            below = below.child
+        return node.child if isinstance(below, plan.Union) and never_negative(node.child) else node
+
+    def inside(node: plan.Node, level: int = 0) -> plan.Node:
+        through = isinstance(node, plan.Project | plan.Filter | plan.Union | plan.Threshold)
+        if node in arranged or not through or level > MOST_DEPTH:
+            return node
+        return over_inputs(node, lambda below: inside(bare(below), level + 1))
 
     return [inside(start) for start in starts]
 

@@ -69,7 +69,7 @@ class _Down:
             return node
         made = self.below(node.child, movable, 0)
         stay = [c for c in tested if c not in movable]
-        if made == plan.Filter(node.child, conjunction(movable)):
+        if _below_filters(made) == _below_filters(node):
             return node
         return plan.Filter(made, conjunction(stay)) if stay else made
 
@@ -139,6 +139,12 @@ class _Down:
         ]
         made = replace(node, left=ends[0], right=ends[1])
         return plan.Filter(made, conjunction(stay)) if stay else made
+
+
+def _below_filters(node: plan.Node) -> plan.Node:
+    while isinstance(node, plan.Filter):
+        node = node.child
+    return node
 
 
 def _never(tested: list[Expr]) -> bool:
