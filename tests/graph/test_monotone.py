@@ -238,3 +238,15 @@ def stir(twins: Twins, seed: int, steps: int) -> None:
     }
     for _ in range(steps):
         twins.step(random_step(twins, dice, draw, 10))
+
+
+def test_paths_of_floats_after_paths_stay_rounds() -> None:
+    """(a + b) + c is not a + (b + c): what a path costs would depend on where it was put together."""
+    with ev.connect() as db:
+        db.table("road", {"a": int, "b": int, "x": float})
+        view = db.sql(
+            "CREATE VIEW far AS WITH RECURSIVE r(a, b, x) AS (SELECT a, b, min(x) FROM ("
+            "SELECT a, b, x FROM road UNION ALL "
+            "SELECT r.a, s.b, r.x + s.x FROM r, r AS s WHERE r.b = s.a) AS t GROUP BY a, b) SELECT * FROM r"
+        )
+        assert kept_as(view) == ["rounds"]
