@@ -239,6 +239,33 @@ def test_what_pairs_leave_behind_is_swept_up() -> None:
     assert sorted(far.rows()) == sorted(set(Graph(edge, weight="w").ask(asked))) and db.check() == []
 
 
+@pytest.mark.slow
+def test_tables_that_move_while_pairs_come_and_go() -> None:
+    """A large table of hashes is moved slot by slot: steps in between find, fail, leave and sweep as ever."""
+    rows = some_edges(20_000, 100_000)
+    db, edge, pair, far = session(rows)
+    (operator,) = operators(db)
+    forests = [make.peek(operator.context, field) for field in (meeting_k.PAIRS_AHEAD, meeting_k.PAIRS_BEHIND)]
+    dice = random.Random(3)
+    asked: list[tuple[int, int]] = []
+    moving = 0
+    for number in range(200):
+        some = [(dice.randrange(20_000), dice.randrange(20_000)) for _ in range(5)]
+        with pytest.raises(InputError), db.transaction():
+            pair.insert(some)
+            edge.delete([(-1, -1, -1)])
+        with db.transaction():
+            pair.insert(some)
+            edge.delete([tuple(rows[number].tolist())])
+            edge.insert([(dice.randrange(20_000), dice.randrange(20_000), dice.randrange(1, 11))])
+            if number % 3 == 0 and asked:
+                pair.delete([asked.pop(dice.randrange(len(asked)))])
+        asked += some
+        moving += any(make.peek(f, forest_k.FOREST_TABLE_OLD) for f in forests)
+    assert moving > 5
+    assert sorted(far.rows()) == sorted(set(Graph(edge, weight="w").ask(sorted(set(asked)))))
+
+
 def test_memory_goes_back_when_most_pairs_are_gone() -> None:
     db, edge, pair, far = session(some_edges(2000, 10_000))
     asked = [(i, (i * 7919) % 2000) for i in range(300)]
