@@ -103,6 +103,22 @@ def test_who_reads_what() -> None:
         assert found._repr_html_().count("<table") == 2
 
 
+@pytest.mark.parametrize("connect", [ev.connect, lambda: local_shards(2)], ids=["embedded", "shards"])
+def test_what_the_last_step_needed(connect: Any) -> None:
+    """A join of many pairs that are counted and thrown away needs them for a while; a small change needs little."""
+    with connect() as db:
+        t = db.table("t", {"k": int, "x": int})
+        u = t.rename(k="k", y="x")
+        db.view("pairs", t.join(u, on="k").group_by(p=(ev.col.x * 7919 + ev.col.y) % 200_000).agg(n=ev.count()))
+        t.insert({"k": [i % 5 for i in range(1500)], "x": list(range(1500))})
+        large = db.memory()["step"]
+        t.insert([(99, 1)])
+        small = db.memory()["step"]
+        assert small * 20 < large, (small, large)
+        assert 1_000_000 < large < 500_000_000
+        assert "the last step needed" in str(db.memory())
+
+
 def test_history_is_what_only_earlier_times_need() -> None:
     sizes = {}
     for history in (1000, 0):

@@ -259,6 +259,13 @@ class Dataflow:
             operator.changes += int(make.peek(counts, place))
             make.poke(counts, place, 0)
 
+    def step_peak(self) -> int:
+        """Bytes by which memory grew at most while the last step ran, as seen between its operators; small blocks are
+        not counted.
+        """
+        began, most = make.peek(self.session, x.EXECUTOR_BEGAN), make.peek(self.session, x.EXECUTOR_PEAK)
+        return 8 * max(0, int(most) - int(began))
+
     def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
         make.replace_list(self.session, field, np.array(words, dtype=np.int64), count, len(words) // size)
 

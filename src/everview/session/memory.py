@@ -57,6 +57,7 @@ class Memory(dict[str, Any]):
         parts = ", ".join(f"{what} {size(self[what])}" for what in ("copies", "dictionary", "working"))
         text = f"total {size(self['total'])}: arrangements {held} (of which history {size(self['history'])}), {parts}"
         if "resident" in self:
+            text += f"; the last step needed {size(self['step'])} for a while"
             text += f"; the process has {size(self['resident'])}, at most {size(self['peak'])} so far"
         for one in self.get("budgets", ()):
             most = "" if one.limit is None else f" of {size(one.limit)}"
@@ -137,6 +138,7 @@ def memory(core: Core) -> Memory:
             "elsewhere": 0 if running else sum(a["bytes"] for a in held),
             "dictionary": dictionary,
             "working": working,
+            "step": sum(d.step_peak() for d in running),
             "unused": unused_memory(),
             "resident": resident,
             "peak": peak,

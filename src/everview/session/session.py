@@ -670,8 +670,9 @@ class Session:
         """What holds how much memory: "total" bytes; "arrangements", each with its size, its readers, and the tables
         and views that it is "for"; "holders", those tables and views, each with its "share" of what is held in common
         and what would be "freed" if it were dropped; "dictionary" (of texts), "history" (what only earlier times need),
-        "working" (scratch space), "copies", "files" (what lies there for want of memory, not in the total); and of the
-        process, "resident", "peak" and "unused". It prints as tables.
+        "working" (scratch space), "step" (by how much memory grew at most while the last step ran, as seen between its
+        operators), "copies", "files" (what lies there for want of memory, not in the total); and of the process,
+        "resident", "peak" and "unused". It prints as tables.
 
         >>> import everview as ev
         >>> db = ev.connect()

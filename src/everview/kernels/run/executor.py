@@ -21,6 +21,7 @@ from everview.kernels.frontier.undoing import forget_all, keep_all, undo_all
 from everview.kernels.leaving import attempt, last_failed
 from everview.kernels.memory import (
     BLOCK_FOLLOWING,
+    CELL_TRACKED_WORDS,
     add_atomically,
     call_pointer,
     drop_lost,
@@ -29,6 +30,7 @@ from everview.kernels.memory import (
     ld,
     new_number,
     raw_load,
+    shared_words,
     size_of,
     st,
     take_lost,
@@ -55,10 +57,14 @@ from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, s
     EXECUTOR_NEXT_TRACE,
     EXECUTOR_COUNTS,
     EXECUTOR_NCOUNTS,
+    EXECUTOR_BEGAN,
+    EXECUTOR_PEAK,
     EXECUTOR_WORDS,
-) = range(16)
+) = range(18)
 """EXECUTOR_FORESTS: the contexts of operators whose memory changes in place (see `frontier`); all else is in traces.
 EXECUTOR_COUNTS: how many changes each trace has got from committed steps, in the order of the traces.
+EXECUTOR_BEGAN, EXECUTOR_PEAK: words of memory that there were when the last step began, and the most there were at the
+end of one of its operators.
 """
 
 INSTRUCTION_CALL, INSTRUCTION_LOOP, INSTRUCTION_END, INSTRUCTION_STOP = range(4)
@@ -77,6 +83,14 @@ INSTRUCTIONS_PER_LOOK = 4096  # instructions between looks at Ctrl-C
 
 
 @inner
+def look_at_memory(session):
+    """Take note if there is more of it than before."""
+    words = raw_load(shared_words(), CELL_TRACKED_WORDS)
+    if words > ld(session, EXECUTOR_PEAK):
+        st(session, EXECUTOR_PEAK, words)
+
+
+@inner
 def _run(session):
     program = ld(session, EXECUTOR_PROGRAM)
     length = ld(session, EXECUTOR_LENGTH)
@@ -89,6 +103,7 @@ def _run(session):
         if what == INSTRUCTION_CALL:
             st(session, EXECUTOR_PC, pc)
             answer = call_pointer(ld(program, at + 1), ctx)
+            look_at_memory(session)
             if DEBUG and faults() != 0:
                 return ENDED_MEMORY_FAULT
             if answer == AGAIN:
@@ -209,6 +224,7 @@ def _commit(session):
         everyone(team, _fold_traces(), session)
     else:
         call_pointer(_fold_traces(), session)
+    look_at_memory(session)
     for i in range(ld(session, EXECUTOR_NTRACES)):
         publish(ld(ld(session, EXECUTOR_TRACES), i))
     forget_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
@@ -236,6 +252,9 @@ def begin(session, base, epochs, batcher, words, size):
     st(s, STEP_STOP, 0)
     st(s, STEP_FAULT, 0)
     st(session, EXECUTOR_PC, 0)
+    words = raw_load(shared_words(), CELL_TRACKED_WORDS)
+    st(session, EXECUTOR_BEGAN, words)
+    st(session, EXECUTOR_PEAK, words)
     return _run(session)
 
 
