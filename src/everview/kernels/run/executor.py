@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, CALL_PYTHON, DEBUG, entry, inner, task
 from everview.kernels.frontier.undoing import forget_all, keep_all, undo_all
-from everview.kernels.leaving import attempt, last_failed
+from everview.kernels.guarding import CELL_TRACKED_WORDS
+from everview.kernels.leaving import attempt, last_failed, shared_words
 from everview.kernels.memory import (
     BLOCK_FOLLOWING,
-    CELL_TRACKED_WORDS,
     add_atomically,
     call_pointer,
     drop_lost,
@@ -30,7 +30,6 @@ from everview.kernels.memory import (
     ld,
     new_number,
     raw_load,
-    shared_words,
     size_of,
     st,
     take_lost,
