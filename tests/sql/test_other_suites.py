@@ -274,3 +274,42 @@ def test_mz_now_is_now(db: Session) -> None:
     assert view.rows() == [(D(2026, 1, 31, 11, 56),)]
     db.advance(noon + dt.timedelta(minutes=2))
     assert view.rows() == []
+
+
+def test_a_key_decides_the_columns_of_its_table(db: Session) -> None:
+    """GROUP BY c.id: c.name is known, too; compared with what grouping by all of them gives, at every change."""
+    db.sql("""
+        CREATE TABLE c (id int PRIMARY KEY, name text, city text);
+        CREATE TABLE o (id int PRIMARY KEY, c int, amount int)
+    """)
+    short, long = "GROUP BY c.id", "GROUP BY c.id, c.name, c.city"
+    queries = [
+        "SELECT c.id, c.name, count(o.id) AS n FROM c LEFT JOIN o ON o.c = c.id {}",
+        "SELECT c.*, sum(o.amount) AS total FROM c JOIN o ON o.c = c.id {} HAVING c.city <> 'Rome'",
+        "SELECT c.name || c.city AS both, max(o.amount) AS most FROM c FULL JOIN o ON o.c = c.id {}",
+    ]
+    pairs = []
+    for k, query in enumerate(queries):
+        pairs.append(
+            [db.sql(f"CREATE VIEW {word}{k} AS {query.format(by)}") for word, by in (("s", short), ("l", long))]
+        )
+    changes = [
+        "INSERT INTO c VALUES (1, 'Ann', 'Oslo'), (2, 'Bob', 'Rome'), (3, 'Bob', 'Rome')",
+        "INSERT INTO o VALUES (1, 1, 5), (2, 1, 6), (3, 2, 7), (4, NULL, 8), (5, 9, 9)",
+        "UPDATE c SET name = 'Eve', city = 'Pisa' WHERE id = 2",
+        "DELETE FROM o WHERE id = 1; DELETE FROM c WHERE id = 3; UPDATE o SET c = 2 WHERE id = 2",
+        "DELETE FROM c",
+    ]
+    for change in changes:
+        db.sql(change)
+        for one, other in pairs:
+            assert _sorted(one.rows()) == _sorted(other.rows()), change
+    for text, column in [
+        ("SELECT c.name FROM c GROUP BY c.city", "name"),
+        ("SELECT o.amount FROM o GROUP BY o.c", "amount"),
+        ("SELECT * FROM c GROUP BY city", "id"),
+        ("SELECT c.id, o.amount FROM c JOIN o ON o.c = c.id GROUP BY c.id", "amount"),
+        ("SELECT id, name FROM c GROUP BY ROLLUP (id)", "name"),
+    ]:
+        with pytest.raises(ev.PlanError, match=f"{column}.* is neither grouped by nor aggregated"):
+            db.sql(text)

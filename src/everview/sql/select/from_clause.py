@@ -59,6 +59,8 @@ class FromClause:
         """Conditions with subqueries: they are applied to the joined rows."""
         self.wanted: list[Node] = []
         """Further leaves that are no relations of the FROM: of these only says whether there is a partner."""
+        self.keys: list[frozenset[Field]] = []
+        """The key of each table that has one, as its fields are called: it decides all of the table's columns."""
         self.placed: dict[int, Expr] = {}
         """Parts of the text that follow the clock and are columns, by identity."""
         self.terms: list[tuple[int, Term, exp.Expr]] = []
@@ -178,9 +180,15 @@ class FromClause:
         elif isinstance(node, exp.Lateral):
             self._lateral(node, "inner")
         else:
-            self._add(self._factor(node))
+            self._add(self._keyed(self._factor(node)))
         for join in node.args.get("joins") or []:
             self._join(join)
+
+    def _keyed(self, leaf: Relation) -> Relation:
+        """Note a table's key, for groups by it."""
+        if isinstance(leaf.node, Table) and leaf.node.key and not leaf.hidden:
+            self.keys.append(frozenset(leaf.fields[k] for k in leaf.node.key))
+        return leaf
 
     def _add(self, leaf: Relation) -> None:
         """One more leaf; if its rows belong to values of parameters, only those for the values in question."""
@@ -237,6 +245,8 @@ class FromClause:
             raise self.source.error(join, "E_JOIN", "an inner join needs ON or USING", "or write CROSS JOIN")
         version = temporal_joins.version_of(join.this)
         right = self._factor(join.this, versioned=version is not None)
+        if version is None:  # rows of earlier versions may have one key and different values
+            self._keyed(right)
         if version is not None:
             node = temporal_joins.joined(self, right, version, on, how, join)
             self._replace(Relation(node, self.relation.fields + right.fields))

@@ -34,7 +34,7 @@ from everview.sql.rights import policies
 from everview.sql.scalar import constants
 from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars, conjuncts, sort_keys
-from everview.sql.select import outer_aggregates, recursion, stars, stream_windows, table_functions
+from everview.sql.select import dependent, outer_aggregates, recursion, stars, stream_windows, table_functions
 from everview.sql.select.counts import ALL_ROWS, count
 from everview.sql.select.from_clause import FromClause
 from everview.sql.select.grouping import Grouped, aggregates_in, grouping_sets
@@ -292,7 +292,7 @@ class Compiler:
         gives_rows = self._unfold(select, scope, env)
         self._narrow_for_windows(select, scope, context)
         below = Scalars(self, scope, env)
-        scalars, one = self._grouped(select, below, context)
+        scalars, one = self._grouped(select, below, context, clause.keys)
         having = select.args.get("having")
         if having is not None and isinstance(scalars, Grouped):
             self._keep(having.this, scalars)
@@ -353,7 +353,9 @@ class Compiler:
         bound = scalars.condition(condition)
         scalars.scope.keep(bound)
 
-    def _grouped(self, select: exp.Select, below: Scalars, context: int) -> tuple[Scalars, bool]:
+    def _grouped(
+        self, select: exp.Select, below: Scalars, context: int, unique: Sequence[frozenset[Field]]
+    ) -> tuple[Scalars, bool]:
         """Expressions over groups if the query has any; whether it has exactly one group (per context)."""
         group, having, order = (select.args.get(a) for a in ("group", "having", "order"))
         nodes = [*select.expressions, *([having.this] if having else []), *(order.expressions if order else [])]
@@ -374,7 +376,11 @@ class Compiler:
                 raise self.source.error(group, "E_STAR", "GROUP BY ALL needs outputs with names, not *")
             keys = [k for k in keys if k.find(exp.Column) is not None]
             sets = [list(range(len(keys)))]
-        scalars = Grouped(below, [self._group_key(k, select, below) for k in keys], sets, context)
+        by = [self._group_key(k, select, below) for k in keys]
+        if len(sets) == 1:
+            by += dependent.columns(self, by, [*select.expressions, *nodes], below, unique)
+            sets = [list(range(len(by)))] if len(by) > len(keys) else sets
+        scalars = Grouped(below, by, sets, context)
         scalars.collect(nodes)
         scalars.collect_outside(lent)
         one = not keys and len(sets) == 1
@@ -420,9 +426,7 @@ class Compiler:
 
     def star(self, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
         table = item.args["table"].name.lower() if isinstance(item, exp.Column) else ""
-        if isinstance(scalars, Grouped):
-            raise self.source.error(item, "E_GROUP", "* is not allowed in a query with groups", "name the columns")
-        relation = scalars.scope.relation
+        relation = scalars.below.scope.relation if isinstance(scalars, Grouped) else scalars.scope.relation
         chosen = [
             i for i, f in enumerate(relation.fields) if f.name and (f.table.lower() == table if table else f.plain)
         ]
@@ -431,6 +435,12 @@ class Compiler:
             hint = did_you_mean(table, tables) if table else "there is no FROM"
             raise self.source.error(item, "E_TABLE", f"there are no columns {item.sql('postgres')}", hint)
         found: list[tuple[str, Expr]] = [(relation.fields[i].name, relation.ref(i)) for i in chosen]
+        if isinstance(scalars, Grouped):
+            missing = next((name for name, e in found if e not in scalars.keys), None)
+            if missing is not None:
+                what = f"{missing}, one of *, is neither grouped by nor aggregated"
+                raise self.source.error(item, "E_GROUP", what, "name the columns")
+            found = [(name, scalars.scope.relation.ref(scalars.keys.index(e))) for name, e in found]
         return stars.changed(item.this if isinstance(item, exp.Column) else item, found, scalars)
 
     # --------------------------------------------------------------------- DISTINCT, ORDER BY and LIMIT
