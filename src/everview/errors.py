@@ -222,14 +222,14 @@ class InternalError(EverviewError):
 
 
 class Notice(UserWarning):
-    """Something that a statement says and that is passed over, because it changes no answer here.
+    """Something that a statement says and that is ignored, because it changes no answer here.
 
     >>> import everview as ev, warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     warnings.simplefilter("always")
     ...     _ = ev.connect().sql("CREATE TABLE t (x int) WITH (fillfactor = 70)")
     >>> [(w.category.__name__, str(w.message)) for w in told]
-    [('Notice', 'fillfactor of CREATE TABLE is passed over: it says how rows are kept elsewhere')]
+    [('Notice', 'fillfactor of CREATE TABLE is ignored: it says how rows are kept elsewhere')]
     """
 
 

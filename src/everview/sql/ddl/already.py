@@ -5,7 +5,7 @@
     SET client_encoding = 'UTF8'           and others that scripts of pg_dump begin with, with the values that hold here
     CREATE EXTENSION IF NOT EXISTS pgcrypto    its gen_random_uuid is there
 
-Any other value, view or extension is refused: nothing that is written is passed over.
+Any other value, view or extension is refused: nothing that is written is ignored.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def is_tuning(name: str) -> bool:
 def passed_over(sql: Statements, statement: reading.Statement) -> None:
     """SET name = value of a setting that changes no answer: a notice says so."""
     name = named(statement)
-    statement.notes.notices.append(f"SET {name} is passed over: it changes no answer here")
+    statement.notes.notices.append(f"SET {name} is ignored: it changes no answer here")
 
 
 def named(statement: reading.Statement) -> str:

@@ -251,7 +251,7 @@ class Reading:
             found.key += [e.name for e in node.expressions]
             if [str(o).upper() for o in node.args.get("options") or []] == ["NOT ENFORCED"]:
                 self.source.notes.notices.append(
-                    "NOT ENFORCED is passed over: a row with a key that is there is refused"
+                    "NOT ENFORCED is ignored: a row with a key that is there is refused"
                 )
             elif node.args.get("options"):
                 what = f"{node.args['options'][0]} is not supported for a key"

@@ -45,7 +45,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     for clause in ("INCLUDE", "DISTRIBUTED"):
         if words.next_is(clause) and (clause == "INCLUDE" or words.next_is("BY")):
             _keys(words, of, list(sql.session[of].schema()))
-            statement.notes.notices.append(f"{clause} of CREATE INDEX is passed over: an index finds whole rows here")
+            statement.notes.notices.append(f"{clause} of CREATE INDEX is ignored: an index finds whole rows here")
     words.end()
     name = name or _name_of(sql, of, [list(sql.session[of].schema())[k] for k in keys])
     if name in sql.core.catalog.indexes():

@@ -9,7 +9,7 @@ What means something here is noted, or written as we write it:
     mz_now()                                         now()
     CREATE LOCAL VIEW, DROP MATERIALIZED VIEW, DROP TEMPORARY TABLE    CREATE VIEW, DROP VIEW, DROP TABLE
 
-What changes no answer (where something runs, how fast rows are read) is passed over with a *notice*: a text that
+What changes no answer (where something runs, how fast rows are read) is ignored with a *notice*: a text that
 whoever wrote the statement gets to see (`everview.errors.Notice`).
 
     CREATE TABLE t (...) APPEND ONLY; CREATE SOURCE t (...) WITH (connector = ...); IN CLUSTER c
@@ -108,11 +108,11 @@ def _note_create(
             remove(i, i + 3)
             i += 3
         elif depth == 0 and words[i] == "IN" and following[:1] == ["CLUSTER"] and len(following) > 1:
-            notes.notices.append(f"IN CLUSTER {tokens[i + 2].text} is passed over: there are no clusters here")
+            notes.notices.append(f"IN CLUSTER {tokens[i + 2].text} is ignored: there are no clusters here")
             remove(i, i + 2)
             i += 2
         elif depth == 0 and is_table and words[i] == "APPEND" and following[:1] == ["ONLY"]:
-            notes.notices.append("APPEND ONLY is passed over: rows of the table can still be updated and deleted")
+            notes.notices.append("APPEND ONLY is ignored: rows of the table can still be updated and deleted")
             remove(i, i + 1)
             i += 1
         elif depth == 1 and is_table and words[i] == "LATENESS":

@@ -1,4 +1,4 @@
-"""Nothing that was parsed is passed over: a record of which parts of a statement were read.
+"""Nothing that was parsed is ignored: a record of which parts of a statement were read.
 
 sqlglot understands far more SQL than is supported here, and a clause that its parser took but nobody looked at would
 change a statement's meaning silently, which is worse than refusing it. So every node of a parsed statement keeps its
