@@ -81,6 +81,11 @@ POSTGRES: list[tuple[str, list[tuple[Any, ...]]]] = [
         "GROUP BY TUMBLE(at, INTERVAL '1' MINUTE)",
         [(D(2026, 1, 31, 12, 0), D(2026, 1, 31, 12, 1), 1), (D(2026, 1, 31, 12, 1), D(2026, 1, 31, 12, 2), 1)],
     ),
+    (
+        "SELECT window_start, count(*) FROM TABLE(TUMBLE(DATA => TABLE m, TIMECOL => DESCRIPTOR(at), "
+        "SIZE => INTERVAL '1' MINUTE)) GROUP BY window_start, window_end",
+        [(D(2026, 1, 31, 12, 0), 1), (D(2026, 1, 31, 12, 1), 1)],
+    ),
     # Materialize's recursion: a fixed point of bags, too
     (
         "WITH MUTUALLY RECURSIVE odd (n int) AS (SELECT a FROM i WHERE a = 1 UNION ALL SELECT n + 1 FROM even), "
@@ -167,6 +172,11 @@ def test_now_is_read_once_in_a_statement(db: Session) -> None:
         ("SELECT a::timestamp FROM i", "E_TYPE", "a number cannot be cast to timestamp"),
         ("SELECT a::date FROM i", "E_TYPE", "a number cannot be cast to date"),
         ("SELECT count(*) FROM m GROUP BY HOP(at, INTERVAL '1' HOUR, INTERVAL '2' HOUR)", "E_UNSUPPORTED", "in FROM"),
+        (
+            "SELECT * FROM TABLE(TUMBLE(DATA => TABLE m, SIZE => INTERVAL '1' DAY, TIMECOL => DESCRIPTOR(at)))",
+            "E_SYNTAX",
+            "SIZE is not expected here",
+        ),
         ("SELECT interval '1:2' year to month", "E_TYPE", "is not from year to month"),
         ("WITH MUTUALLY RECURSIVE r (n) AS (SELECT 1) SELECT * FROM r", "E_SYNTAX", "n has no type"),
         ("WITH MUTUALLY RECURSIVE r (n text) AS (SELECT 1) SELECT * FROM r", "E_RECURSION", "declared as str"),

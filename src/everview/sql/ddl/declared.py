@@ -250,9 +250,7 @@ class Reading:
         elif isinstance(node, exp.PrimaryKey):
             found.key += [e.name for e in node.expressions]
             if [str(o).upper() for o in node.args.get("options") or []] == ["NOT ENFORCED"]:
-                self.source.notes.notices.append(
-                    "NOT ENFORCED is ignored: a row with a key that is there is refused"
-                )
+                self.source.notes.notices.append("NOT ENFORCED is ignored: a row with a key that is there is refused")
             elif node.args.get("options"):
                 what = f"{node.args['options'][0]} is not supported for a key"
                 raise self.source.refuse(node, what, "a key is checked with each statement")

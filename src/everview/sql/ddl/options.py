@@ -63,9 +63,7 @@ def passed_over(items: list[exp.Expr], source: Source, what: str) -> list[exp.Ex
         hint = "insert them, or make the table a source: CREATE SOURCE t FROM 'path'"
         source.notes.notices.append(f"no rows are read by {names[id(reads)]} {where[:40]!r}: {hint}")
     if ignored:
-        source.notes.notices.append(
-            f"{', '.join(ignored)} of {what} is ignored: it says how rows are kept elsewhere"
-        )
+        source.notes.notices.append(f"{', '.join(ignored)} of {what} is ignored: it says how rows are kept elsewhere")
     return left
 
 

@@ -200,7 +200,7 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
         elif words[i : i + 2] == ["TABLE", "("] and words[i + 2 : i + 3] and words[i + 2] in _WINDOWS:
-            _unwrap(words, i, remove)
+            _unwrap(words, tokens, i, remove)
         elif words[i : i + 2] == ["WATERMARK", "FOR"] and depth == 1 and words[:2] == ["CREATE", "TABLE"]:
             _note_watermark(text, blank, words, tokens, i, notes, remove)
     if words[0] == "CREATE" and words[-4:] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
@@ -219,16 +219,35 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
 _WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
-def _unwrap(words: list[str], at: int, remove: Remove) -> None:
-    """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) as Flink and Calcite write it is TUMBLE(t, ts, ...)."""
-    depth = 0
+_ARGUMENTS = {
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
+    "SESSION": ("DATA", "TIMECOL", "GAP"),
+}
+"""The names of arguments, in the order in which we take them."""
+
+
+def _unwrap(words: list[str], tokens: list[Token], at: int, remove: Remove) -> None:
+    """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) as Flink and Calcite write it is TUMBLE(t, ts, ...); arguments may
+    have names, DATA => TABLE t, if they stand in order.
+    """
+    depth, named = 0, 0
     for i in range(at + 1, len(words)):
         depth += (words[i] == "(") - (words[i] == ")")
         if depth == 0:
             remove(at, at + 1)
             remove(i, i)
             break
-        if words[i] == "TABLE" and words[i - 1] == "(":
+        if depth == 2 and words[i + 1 : i + 2] == ["=>"]:
+            names = _ARGUMENTS[words[at + 2]]
+            if words[i] != (names[named] if named < len(names) else ""):
+                hint = f"in this order: {', '.join(names)}"
+                what = f"{tokens[i].text} is not expected here"
+                raise SqlError("E_SYNTAX", what, hint, tokens[i].line, tokens[i].col)
+            named += 1
+            remove(i, i + 1)
+        elif words[i] == "TABLE" and words[i - 1] in ("(", "=>"):
             remove(i, i)
         elif words[i : i + 2] == ["DESCRIPTOR", "("] and words[i + 3 : i + 4] == [")"]:
             remove(i, i + 1)
