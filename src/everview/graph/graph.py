@@ -252,9 +252,9 @@ class Graph:
         return marks.busiest(self, many)
 
     def ask(self, pairs: Iterable[tuple[Any, Any]], index: View | None = None) -> list[tuple[Any, Any, int]]:
-        """[(source, target, distance), ...] for pairs that are connected: answered once, by a search from scratch that
-        stops at the target, and guided by a view of `landmarks` if one is given. Weights must not be negative. The
-        edges must be a table or a view of a session in this process. `distance` keeps its answers up to date.
+        """[(source, target, distance), ...] for pairs that are connected. Each is answered once, by a search from
+        scratch that stops at the target. A view of `landmarks` guides it if one is given. Weights must not be negative.
+        The edges must be a table or a view of a session in this process. `distance` keeps its answers up to date.
         """
         return marks.ask(self, pairs, index)
 
@@ -321,9 +321,9 @@ class Graph:
         With `rounds=None` until no rank changes any more, so to a tolerance of half a unit for each edge.
 
         Each round a node keeps (1 - damping) * unit and gets damping * rank / out-degree along every edge, rounded to
-        the nearest unit: integers, so that a change undone leaves no trace. Parallel edges count each. Nodes without
-        outgoing edges pass nothing on, so the ranks add up to less than nodes * unit: divide by their sum to get
-        shares. With `sources` (personalised) only those start with a rank and keep some. A small unit forgets small
+        the nearest unit. Ranks are integers, so that a change undone leaves no trace. Parallel edges count each. Nodes
+        without outgoing edges pass nothing on, so the ranks add up to less than nodes * unit: divide by their sum to
+        get shares. With `sources` (personalised) only those start with a rank and keep some. A small unit forgets small
         changes sooner and does less work; a large one is more exact (docs/graph.md has figures).
         """
         return ranking.pagerank(self, rounds, damping, sources, unit)

@@ -171,9 +171,9 @@ def rows(rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Rows:
 def foreach(function: Callable[[Batch], Any], *, position: Callable[[], int | None] | None = None) -> Foreach:
     """A function that is called with each time's changes (`batch.time`, `batch.rows()`, `batch.to_arrow()`).
 
-    `position` says the last time that the function's effects hold, None if none: the way to have each change exactly
-    once across restarts, if the function stores `batch.time` along with what it writes. Without it, every start begins
-    with the present contents.
+    `position` returns the last time whose changes the function has stored, or None. If the function stores `batch.time`
+    along with what it writes, each change is written exactly once across restarts. Without it, every start begins with
+    the present contents.
 
     >>> import everview as ev
     >>> db = ev.connect()

@@ -294,8 +294,8 @@ class Collection:
         The body's result replaces the variable in every round, so a body that should keep these rows adds them itself
         (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones come
         in; it changes the cost, not the answer. With `queued`, rows that the body makes wait for their turn too, from 0
-        to 1023: shortest paths by cost hardly ever walk on from a node that is found to be nearer later; such a loop
-        has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" returns what it has.
+        to 1023. Shortest paths by cost then hardly ever continue from a node whose distance is still too long. Such a
+        loop has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" returns what it has.
         """
         return loops.iterate(self, body, priority, max_rounds, at_limit, queued)
 

@@ -58,8 +58,8 @@ COLUMN = "provenance"
 @dataclass(frozen=True)
 class Provenance:
     """What to keep: the kind, the most nodes of an expression, what becomes of a row whose expression has more, and the
-    order of variables: along a depth-first walk, where a table's first two columns have one type and may be edges, or
-    as rows come.
+    order of variables. That is along a depth-first walk if a table's first two columns have the same type and may be
+    edges, or else the order in which rows come.
 
     >>> Provenance("bdd", nodes=50, beyond="lazy")
     Provenance(kind='bdd', nodes=50, beyond='lazy', order='depth-first')

@@ -125,8 +125,8 @@ class Session:
         return self.time
 
     def reshard(self, shards: int) -> None:
-        """Spread a session on Spark over another number of shards, while others read and write: what there is is split
-        beside the steps, and the change itself is a short pause between two of them. For a while the directory holds
+        """Spread a session on Spark over another number of shards, while others read and write. State is split beside
+        the steps, and the change itself is a short pause between two of them. For a while the directory holds
         the state twice. Opening the directory with `shards=` does the same before anything else.
         """
         self._core.alive()
@@ -360,8 +360,8 @@ class Session:
     # limits
 
     def limits(self, *, seconds: Duration | None = None, memory: int | str | None = None) -> Limits:
-        """Limit the calls that this thread makes inside, each for itself: how long one may take (from when it is its
-        turn), and by how much its step may let memory grow. One that would take more fails with E_TIMEOUT
+        """Limit each call that this thread makes inside: how long it may take, once it is its turn, and by how much its
+        step may let memory grow. One that would take more fails with E_TIMEOUT
         (`StoppedError`) or E_MEMORY (`MemoryLimitError`), has changed nothing, and the session goes on. Users'
         functions run in a thread beside the call, so that one that sleeps holds up nobody.
 
@@ -669,10 +669,10 @@ class Session:
     def memory(self) -> Memory:
         """What holds how much memory: "total" bytes; "arrangements", each with its size, its readers, and the tables
         and views that it is "for"; "holders", those tables and views, each with its "share" of what is held in common
-        and what would be "freed" if it were dropped; "dictionary" (of texts), "history" (what only earlier times need),
-        "working" (scratch space), "step" (by how much memory grew at most while the last step ran, as seen between its
-        operators), "copies", "files" (what lies there for want of memory, not in the total); and of the process,
-        "resident", "peak" and "unused". It prints as tables.
+        and what would be "freed" if it were dropped. Further keys: "dictionary" (of texts), "history" (what only
+        earlier times need), "working" (scratch space), "copies", and "files" (state that did not fit into memory, not
+        in the total). "step" is by how much memory grew at most during the last step, as seen between its operators.
+        Those of the process are "resident", "peak" and "unused". It prints as tables.
 
         >>> import everview as ev
         >>> db = ev.connect()

@@ -313,8 +313,8 @@ class View(Followed):
         return doors.why_not(self, row, time)
 
     def trust(self, row: Any, *, without: Any) -> bool:
-        """Whether a row would still be here without some rows of tables: without all rows of a table or of several
-        (`without="feed"`), or without some, given by table as rows or as a function of a row that says which.
+        """Whether a row would still be here without some rows of tables. `without` names a table, or several, whose
+        rows are all left out (`without="feed"`); or it says by table which: rows, or a function of a row.
 
         It is exact for every view: if no derivation shows that the row holds, `db.what_if` is asked.
 
