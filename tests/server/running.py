@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,3 +74,9 @@ class Running(Beside):
                 ).json()
             )
             yield lambda: asked.result(60)
+
+
+def resident() -> int:
+    """Bytes that this process holds in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
 from collections.abc import Iterator
@@ -11,12 +12,14 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from everview.plan.nodes import Table
 from everview.types import INT, STR
 from everview.wire import plans
 from everview.wire.envelopes import packed
-from tests.server.running import TOKEN, Running
+from tests.server.running import TOKEN, Running, resident
 
 HEADERS = {"authorization": f"Bearer {TOKEN}"}
 
@@ -86,8 +89,12 @@ def calls() -> list[bytes]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_calls_of_strange_clients(http: httpx.Client, seed: int) -> None:
+    strange_calls(http, seed, 250)
+
+
+def strange_calls(http: httpx.Client, seed: int, count: int) -> None:
     chance, right = random.Random(seed), calls()
-    for number in range(250):
+    for number in range(count):
         message = mutated(chance, right[number % len(right)])
         answer = http.post("/v1/call", content=message)
         assert answer.status_code < 500, (message, answer.text)
@@ -95,8 +102,12 @@ def test_calls_of_strange_clients(http: httpx.Client, seed: int) -> None:
 
 
 def test_bodies_and_addresses(http: httpx.Client) -> None:
-    chance = random.Random(3)
-    for _ in range(150):
+    strange_bodies(http, 3, 150)
+
+
+def strange_bodies(http: httpx.Client, seed: int, count: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(count):
         line = mutated(chance, b'{"k": 1, "x": "a"}\n[2, "b"]')
         for kind in ("", "text/csv", "application/vnd.apache.arrow.stream"):
             answer = http.post("/v1/tables/t/rows?op=upsert", content=line, headers={"content-type": kind or "x/y"})
@@ -123,3 +134,52 @@ def test_lines_that_are_no_http(server: Running, http: httpx.Client) -> None:
     for each in open_still:
         each.close()
     assert http.get("/v1/relations").status_code == 200
+
+
+def strange_frames(server: Running, seed: int, count: int) -> None:
+    """Messages to the WebSocket: each is answered, or the connection is closed for a reason."""
+    chance = random.Random(seed)
+    right = [
+        {"type": "subscribe", "views": [{"id": 1, "view": "v"}, {"id": 2, "query": "SELECT count(*) AS n FROM t"}]},
+        {"type": "subscribe", "view": "t", "id": 3, "snapshot": False},
+        {"type": "subscribe", "view": "t", "id": 4, "resume": "abc.def.7"},
+        {"type": "unsubscribe", "id": 1},
+        {"type": "sync"},
+        {"type": "ping", "id": 5},
+    ]
+    left = count
+    while left > 0:
+        with connect(f"ws://127.0.0.1:{server.port}/v1/ws") as ws:
+            ws.send(json.dumps({"type": "hello", "token": TOKEN, "granularity": 0}))
+            try:
+                for _ in range(min(left, 50)):
+                    left -= 1
+                    message = mutated(chance, json.dumps(chance.choice(right)).encode())
+                    ws.send(message if chance.random() < 0.3 else message.decode("utf-8", "replace"))
+                ws.send(json.dumps({"type": "ping", "id": 77}))
+                while json.loads(ws.recv(60)) != {"type": "pong", "id": 77}:
+                    pass
+            except ConnectionClosed as closed:
+                assert closed.rcvd is not None and closed.rcvd.code in (1000, 1003, 1007, 1008, 1009, 4400), closed
+
+
+def test_frames(server: Running) -> None:
+    strange_frames(server, 5, 300)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("parser", ["calls", "bodies", "frames"])
+def test_ten_thousand_messages(server: Running, http: httpx.Client, parser: str) -> None:
+    """No crash, no hang, no leak: `EVERVIEW_MESSAGES=10000 EVERVIEW_SEED=1 pytest -m long`"""
+    count, seed = int(os.environ.get("EVERVIEW_MESSAGES", "10000")), int(os.environ.get("EVERVIEW_SEED", "7"))
+    for number, part in enumerate((count // 10, count)):
+        before = resident()
+        if parser == "calls":
+            strange_calls(http, seed + number, part)
+        elif parser == "bodies":
+            strange_bodies(http, seed + number, part // 4)  # four messages each
+        else:
+            strange_frames(server, seed + number, part)
+    assert resident() - before < 64_000_000
+    server.until_idle()

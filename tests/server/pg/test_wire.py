@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import socket
 import ssl
@@ -42,6 +43,7 @@ from everview.types import (
     small_int,
 )
 from tests.server.pg.conftest import Running, running
+from tests.server.running import resident
 
 
 class Raw:
@@ -348,6 +350,17 @@ def test_mutated_conversations_neither_stop_nor_break_the_server(fresh: Running)
 @pytest.mark.slow
 def test_thousands_of_mutated_conversations(fresh: Running) -> None:
     _fuzzed(fresh, 5000, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_ten_thousand_mutated_conversations(fresh: Running) -> None:
+    """No crash, no hang, no leak: `EVERVIEW_MESSAGES=10000 EVERVIEW_SEED=1 pytest -m long`"""
+    count, seed = int(os.environ.get("EVERVIEW_MESSAGES", "10000")), int(os.environ.get("EVERVIEW_SEED", "3"))
+    _fuzzed(fresh, count // 10, seed)
+    before = resident()
+    _fuzzed(fresh, count, seed + 1)
+    assert resident() - before < 64_000_000
 
 
 def test_random_beginnings_are_refused(shared: Running) -> None:
