@@ -121,6 +121,14 @@ def test_mistakes_are_told_before_spark_starts(folder: Path, name: str, monkeypa
     assert code == 1 and "did you mean 'amount'" in error
 
 
+def test_what_earlier_statements_would_have_done_is_not_a_mistake(folder: Path) -> None:
+    """A check changes nothing, so there is no such row, and nobody has heard of what is ignored."""
+    more = "INSERT INTO sale VALUES (7, 'west', 1); WHY total ('west', 1); SET work_mem = '1GB'; SUBSCRIBE TO total;"
+    (folder / "p.sql").write_text(SQL + more)
+    code, _, error = everview("check", folder / "p.sql")
+    assert code == 0 and error.strip() == "notice: SET work_mem is ignored: it changes no answer here"
+
+
 def test_a_file_that_relies_on_its_directory_is_not_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a directory has, only opening it tells."""
 

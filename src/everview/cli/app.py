@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,19 @@ ORDER = (
 """How `--help` lists the commands: what one begins with comes first."""
 
 
+_show_warning = warnings.showwarning
+
+
+def _shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Notices are for people: without the place in the program that gave them."""
+    from everview.errors import Notice
+
+    if issubclass(category, Notice):
+        typer.echo(f"notice: {message}", err=True)
+    else:
+        _show_warning(message, category, *where, **more)
+
+
 class Commands(TyperGroup):
     """The commands; an error of Everview's is a message."""
 
@@ -34,6 +48,7 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         from everview.errors import EverviewError, InternalError
 
+        before, warnings.showwarning = warnings.showwarning, _shown
         try:
             return super().invoke(ctx)
         except EverviewError as error:
@@ -46,6 +61,8 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # whoever read the output has gone: `everview ls dir | head -1`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
+        finally:
+            warnings.showwarning = before
 
 
 app = typer.Typer(

@@ -9,6 +9,9 @@ import typer
 
 from everview.cli.app import TRUST, app
 
+CERTAIN = ("E_SYNTAX", "E_COLUMN", "E_TYPE", "E_FORMAT", "E_GROUP", "E_AGGREGATE", "E_OPTION", "E_PIPELINE")
+"""Mistakes that a file has by itself, whatever Spark knows and earlier statements would have changed."""
+
 
 @app.command()
 def run(
@@ -56,6 +59,8 @@ def _refuse_mistakes(file: Path, settings: dict[str, str]) -> None:
     """Tell what is wrong with a file before Spark starts, which takes seconds. A directory that exists may have tables
     that the file relies on; and Python is only run once.
     """
+    import warnings
+
     from everview.cli import planned
     from everview.errors import EverviewError
     from everview.io.program import EMBEDDED
@@ -64,9 +69,10 @@ def _refuse_mistakes(file: Path, settings: dict[str, str]) -> None:
     if settings.get("master") == EMBEDDED or "://" in state or (state and Path(state).exists()):
         return
     try:
-        list(planned.described(file))
+        with warnings.catch_warnings(action="ignore"):  # the run will say it
+            list(planned.described(file))
     except EverviewError as error:
-        if error.code != "E_SPARK":  # what only Spark knows, it has to say itself
+        if error.code in CERTAIN:
             raise
 
 

@@ -192,6 +192,8 @@ class Statements:
         if observed.is_about(self, statement):
             return observed.run(self, statement)
         command = _command(statement)
+        if command is not None and self.dry and command in _OF_ROWS:
+            return None
         if command is not None:
             return self._in_turn(command in _READING, command in _ALONE, command, statement)
         source = self.placed(statement.source())
@@ -572,6 +574,9 @@ _READING: set[Callable[..., Any]] = {
 
 _MAKING: set[Callable[..., Any]] = {definitions.create, definitions.define, definitions.drop}
 """Statements that are done also when the others are only looked at."""
+
+_OF_ROWS: set[Callable[..., Any]] = {reasons.why, subscription.subscribe}
+"""Commands about rows, of which there are none when statements are only looked at."""
 
 _ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}
 """Statements that are many turns."""
