@@ -247,7 +247,8 @@ def test_tables_as_other_systems_make_them(db: Session) -> None:
         CREATE TABLE noted (a int COMMENT 'first', b AS a * 2) COMMENT 'a table';
         CREATE TABLE same LIKE noted;
         CREATE TYPE place AS (street text, number int);
-        CREATE TABLE home (who text, at place);
+        CREATE TABLE home (who text, at place); CREATE TABLE row_of (r ROW<x INT, y STRING>);
+        CREATE TABLE zoned (at TIMESTAMP_LTZ(3)); INSERT INTO zoned VALUES ('2026-01-31 12:00+01');
         INSERT INTO noted (a) VALUES (3); INSERT INTO same (a) VALUES (4);
         INSERT INTO home VALUES ('Ann', ROW('Main', 1))
     """)
@@ -257,6 +258,9 @@ def test_tables_as_other_systems_make_them(db: Session) -> None:
     assert db.sql("SELECT a, b FROM noted UNION ALL SELECT a, b FROM same").rows() == [(3, 6), (4, 8)]
     assert [row[-1] for row in db.sql("DESCRIBE noted").rows()] == ["a table", "first", None]
     assert db.sql("SELECT (at).number FROM home").rows() == [(1,)]
+    assert db.sql("SELECT at FROM zoned").rows() == [(D(2026, 1, 31, 11, tzinfo=dt.UTC),)]
+    db.sql("INSERT INTO row_of VALUES (ROW(1, 'a'))")
+    assert db.sql("SELECT (r).y, ROW(1, 2) < ROW(2, 1) FROM row_of").rows() == [("a", True)]
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM made; DROP MATERIALIZED VIEW v")
     assert "v" not in db
     with pytest.raises(ev.InputError, match="twice"):

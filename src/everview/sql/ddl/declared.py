@@ -538,7 +538,7 @@ class Reading:
 _COLLATIONS = ("C", "POSIX", "UCS_BASIC", "C.UTF-8", "BINARY")
 """Collations that compare letters by their numbers, as everything here does"""
 
-_TIMES = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIME)
+_TIMES = tuple(exp.DataType.Type[name] for name in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIME"))
 
 _WORDS: dict[type[exp.Expr], str] = {
     exp.CollateColumnConstraint: "COLLATE",

@@ -43,6 +43,7 @@ _KINDS: dict[exp.DType, DataType] = {
     _T.USMALLINT: small_int(-16),
     _T.UINT: small_int(-32),
     _T.TIMESTAMPTZ: TIMESTAMPTZ,
+    _T.TIMESTAMPLTZ: TIMESTAMPTZ,
     _T.TIME: TIME,
     _T.INTERVAL: INTERVAL,
     _T.UUID: UUID,
@@ -148,6 +149,7 @@ _BY_NAME: dict[str, DataType] = {
     "uint2": small_int(-16),
     "uint4": small_int(-32),
     "int1": small_int(8),
+    "bytes": BYTES,
 }
 
 _TOO_WIDE = {"ubigint": 20, "uint8": 20, "uhugeint": 38, "hugeint": 38}

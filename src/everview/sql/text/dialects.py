@@ -99,6 +99,25 @@ class Everview(Postgres):
             found: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
             return found
 
+        def _parse_types(
+            self,
+            check_func: bool = False,
+            schema: bool = False,
+            allow_identifiers: bool = True,
+            with_collation: bool = False,
+        ) -> exp.Expr | None:
+            """ROW<x INT, y STRING>, as Flink writes it, is struct<x int, y text>."""
+            start = self._index
+            if self._match_text_seq("ROW") and self._match(TokenType.LT):
+                fields = self._parse_csv(lambda: self._parse_struct_types(type_required=True))
+                if self._match(TokenType.GT):
+                    struct = exp.DataType(this=exp.DataType.Type.STRUCT, expressions=fields, nested=True)
+                    made: exp.Expr = self.expression(struct)
+                    return made
+            self._retreat(start)
+            found: exp.Expr | None = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+            return found
+
         def _parse_fields(self) -> exp.Expr | None:
             """YEAR TO MONTH behind an interval's text"""
             start = self._index
