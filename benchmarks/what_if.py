@@ -60,15 +60,15 @@ def measure(name: str, nodes: int, edges: int, changed: int, times: int) -> dict
         idle.insert([(1,)])
         least = [timed(lambda: db.what_if(delete={"idle": [(1,)]}).changed)[0] for _ in range(50)]
         seconds: dict[str, list[float]] = {"what_if": [], "what_if_listed": [], "step": [], "step_listed": []}
-        changes = 0
-        for _ in range(times // IN_A_ROW):
-            chosen = rows[dice.choice(len(rows), 2 * changed * IN_A_ROW, replace=False)]
-            given = [_given(some) for some in np.split(chosen, 2 * IN_A_ROW)]
-            gone, others = given[:IN_A_ROW], given[IN_A_ROW:]
+        changes, in_a_row = 0, min(IN_A_ROW, times) if changed == 1 else 1
+        for _ in range(times // in_a_row):
+            chosen = rows[dice.choice(len(rows), 2 * changed * in_a_row, replace=False)]
+            given = [_given(some) for some in np.split(chosen, 2 * in_a_row)]
+            gone, others = given[:in_a_row], given[in_a_row:]
             asked = [timed(lambda rows=rows: _asked(db, rows)) for rows in gone]  # type: ignore[misc]
             listed = [timed(lambda q=question: q.changes(name)) for _, question in asked]  # type: ignore[misc]
             done = [timed(lambda rows=rows: edge.delete(rows))[0] for rows in others]  # type: ignore[misc]
-            reading = [timed(lambda at=at: db[name].changes(since=at))[0] for at in [db.time - 1] * IN_A_ROW]  # type: ignore[misc]
+            reading = [timed(lambda at=at: db[name].changes(since=at))[0] for at in [db.time - 1] * in_a_row]  # type: ignore[misc]
             for rows_back in others:
                 edge.insert(rows_back)
             for rows_gone, (_, would) in zip(gone, listed, strict=True):
@@ -120,7 +120,9 @@ def main() -> None:
     if options.quick:
         options.nodes, options.edges, options.times = 1000, 4000, 10
     found = [
-        measure(name, options.nodes, options.edges, changed, options.times if changed == 1 else options.times // 10)
+        measure(
+            name, options.nodes, options.edges, changed, options.times if changed == 1 else max(1, options.times // 10)
+        )
         for name in VIEWS
         for changed in (1, 1000)
     ]
