@@ -51,6 +51,15 @@ def test_every_type_goes_both_ways(fresh: Running, binary: bool) -> None:
     assert found == (*given[:14], {"a": [1, None]}, *given[15:])
 
 
+def test_what_is_ignored_in_a_statement_is_a_notice(fresh: Running) -> None:
+    told: list[str] = []
+    with connect(fresh) as db:
+        db.add_notice_handler(lambda notice: told.append(notice.message_primary))
+        db.execute("CREATE TABLE heard (x int) WITH (fillfactor = 70)")
+        db.execute("INSERT INTO heard VALUES (1)")
+    assert told == ["fillfactor of CREATE TABLE is ignored: it says how rows are kept elsewhere"]
+
+
 def test_prepared_statements_are_run_again_with_other_values(fresh: Running) -> None:
     with connect(fresh, prepare_threshold=0) as db:
         for key, shop in ((1, "north"), (2, "south"), (1, "north"), (9, None)):
