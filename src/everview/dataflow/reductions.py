@@ -9,7 +9,7 @@ window functions, Python) is asked of the driver. An aggregate of several kinds 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from everview.dataflow import joins, python_operators
@@ -21,6 +21,7 @@ from everview.kernels.expressions.scalars import ERROR_OVERFLOW
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.reduce import context as reduction_k
 from everview.plan import nodes as plan
+from everview.plan import prefixes
 from everview.plan.windows import Window
 from everview.types import BOOL, INT, INTERNED, DataType
 
@@ -136,6 +137,9 @@ def _note_faults(builder: Builder, node: plan.Reduce, source: Arrangement, spec:
 def top(builder: Builder, node: plan.TopK) -> Flow:
     """The first rows of each group in an order: put into the arrangement's, or left to Python for strings."""
     if any(node.child.types[c].kind in INTERNED for c, _ in node.order):
+        fewer = prefixes.candidates(node)
+        if fewer is not None:
+            node = replace(node, child=fewer)
         run = python_operators.top(node, builder.dataflow.interner)
         return _python(builder, node, run, len(node.types), f"top {node.limit}")
     sort_keys = tuple(_sort_key(ColumnRef(node.child.types[c], c), down) for c, down in node.order)

@@ -480,6 +480,7 @@ def _table() -> dict[str, Function]:
         add(name, f"{name} of a text", _fixed((STR,), STR), 1)
     for name, side in (("trim", "both ends"), ("ltrim", "the left"), ("rtrim", "the right")):
         add(name, f"without white space (or the given characters) at {side}", _fixed((STR, STR), STR), 1, 2)
+    add("text_word", "eight bytes of a text as an int that sorts like them", _fixed((STR, INT), INT), 2, literals=(1,))
     add("substr", "n code points from position start", _fixed((STR, INT, INT), STR), 2, 3, fails=True)
     add("concat", "one after the other", lambda types: _fixed((STR,) * len(types), STR)(types), 1, None)
     for name, doc in (("contains", "b is in a"), ("startswith", "a starts with b"), ("endswith", "a ends with b")):

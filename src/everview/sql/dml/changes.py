@@ -62,6 +62,8 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
 
     def change() -> list[Row]:
         full = missing.completed(sql, table, at, rows())
+        if not isinstance(conflict, str) and full:
+            obeying.proposed(sql.core, table, table._codec.encode(full))
         if isinstance(conflict, DoNothing):
             full = conflict.kept(sql, table, full)
             return insert_rows(sql, table, full, "error")

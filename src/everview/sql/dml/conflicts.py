@@ -15,7 +15,6 @@ from everview.errors import InputError
 from everview.expr.nodes import ColumnRef, Expr
 from everview.session.rights.acting import doing
 from everview.sql.answers.result import Row
-from everview.sql.dml import obeying
 from everview.sql.dml.affected import Affected
 from everview.sql.text.places import Source
 from everview.types import NULL
@@ -47,8 +46,6 @@ class DoNothing:
 
     def kept(self, sql: Statements, table: Table, rows: list[Row]) -> list[Row]:
         """The rows that are new by all keys."""
-        if rows:
-            obeying.proposed(sql.core, table, table._codec.encode(rows))
         for key in self.keys:
             if rows:
                 rows = self._new(sql, table, key, rows)
@@ -97,7 +94,6 @@ class DoUpdate:
         """New rows, rows that go, and what comes in their place."""
         table, width = self.table, len(self.table._columns)
         codes = table._codec.encode(rows)
-        obeying.proposed(self.sql.core, table, codes)
         keys = [tuple(codes[k, i].item() for k in self.key) for i in range(len(rows))]
         found_there = under(self.sql, table, self.key, codes).T.tolist()
         there = {tuple(r[k] for k in self.key): r for r in found_there}
