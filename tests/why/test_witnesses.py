@@ -11,6 +11,7 @@ import pytest
 
 import everview as ev
 from everview import col
+from everview.graph import Graph
 
 
 @pytest.fixture
@@ -169,3 +170,13 @@ def test_what_stands_in_the_way(db: ev.Session) -> None:
     assert "number 2 of 2" in str(top.why_not(("b", "c")))
     counted = db.view("counted", edge.group_by("src").agg(n=ev.count()))
     assert "gives ('a', 1) instead" in str(counted.why_not(("a", 7)))
+
+
+def test_a_loop_that_loses_rows_does_not_say_that_these_are_all() -> None:
+    """A node of a core was there from the beginning: what it came of is known, and not all that keeps it there."""
+    with ev.connect() as db:
+        edge = db.table("edge", {"src": int, "dst": int})
+        core = db.view("core", Graph(edge).k_core(2))
+        edge.insert([(1, 2), (2, 3), (3, 1), (3, 4)])
+        assert sorted(core.rows()) == [(1,), (2,), (3,)]
+        assert core.why((3,), all=50).truncated

@@ -115,7 +115,7 @@ class Question:
             return Witnesses((self.derivation(row),), truncated=True)
         root = Goal(self.node, OUTSIDE, row)
         found, truncated = witnesses(self.contents, self.histories, self.names(), root, number)
-        return Witnesses(tuple(found) or (self.derivation(row),), truncated)
+        return Witnesses(tuple(found) or (self.derivation(row),), truncated or _shrinks(self.node))
 
 
 def _narrowed(node: plan.Node) -> dict[plan.Loop, plan.Loop]:
@@ -123,6 +123,22 @@ def _narrowed(node: plan.Node) -> dict[plan.Loop, plan.Loop]:
     if plan.Reduce not in node.kinds:
         return {}
     return {loop: narrowed(loop, bests) for loop, bests in readings(node).items()}
+
+
+def _shrinks(node: plan.Node) -> bool:
+    """Whether a loop of a plan may lose rows that it began with: a witness says how they came, not why they stayed."""
+    return any(
+        isinstance(loop, plan.Loop)
+        and any(initial is not None for initial in loop.initials)
+        and any(_takes_away(each) for body in loop.bodies for each in body.walk())
+        for loop in (node.walk() if any(issubclass(kind, plan.Loop) for kind in node.kinds) else ())
+    )
+
+
+def _takes_away(node: plan.Node) -> bool:
+    if isinstance(node, plan.Reduce):
+        return any(a.kind not in ("min", "max") for a in node.aggregates)
+    return isinstance(node, plan.Negate)
 
 
 @contextmanager
