@@ -79,6 +79,16 @@ def test_a_new_question_is_refused_and_the_others_go_on() -> None:
     assert (0, 7, 0) in far.rows() and db.check() == []
 
 
+def test_a_new_node_is_no_new_question() -> None:
+    """Every node is a source of its component: an edge with one that was not there must not be refused."""
+    db, edge, _ = session(graph())
+    part = db.view("part", Graph(edge, memory="lean").wcc())
+    db.budget(in_bytes(db) + 100)
+    for node in range(NODES, 2 * NODES):
+        edge.insert([(0, node, 1)])
+    assert len(part.rows()) >= 2 * NODES - 50 and db.check() == []
+
+
 def test_the_session_has_a_budget_for_all_graphs() -> None:
     db, edge, pair = session(graph())
     other = db.table("other", {"src": int, "dst": int, "w": int})

@@ -327,7 +327,8 @@ def sort_out(ctx, epoch):
             st(chain, 2 + 2 * n, ld(ld(ctx, HISTORY_RECORDS), at + QUESTION_CHAIN))
             st(ctx, HISTORY_CHAIN_N, n + 1)
             st(ld(ctx, HISTORY_RECORDS), at + QUESTION_CHAIN, n)
-            if diff_at(delta, data, row, 0) > 0:
+            asked_for = ld(ld(ctx, HISTORY_RECORDS), at + QUESTION_COUNT) > 0  # another source is no other question
+            if diff_at(delta, data, row, 0) > 0 and not asked_for:
                 st(ctx, HISTORY_NEW, 1)
     return 0
 
