@@ -111,7 +111,8 @@ def test_every_row_has_a_well_founded_derivation(db: ev.Session, query: str, pla
         ("labels", None, Forest),
         ("reach", "rounds", Rounds),
         ("distances", "rounds", Rounds),
-        ("pairs", None, Rounds),
+        ("pairs", None, Forest),
+        ("pairs", "rounds", Rounds),
     ],
 )
 def test_what_operators_know_is_used(db: ev.Session, query: str, plan: Any, kind: type) -> None:
