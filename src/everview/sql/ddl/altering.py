@@ -13,7 +13,6 @@ read cannot be dropped or get another type, unless CASCADE drops them too.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -178,7 +177,7 @@ class _Alteration:
                 say()
         if lost:
             told = f"ALTER TABLE {table._label}: earlier times of {', '.join(lost)} cannot be read any more"
-            warnings.warn(told, stacklevel=2)
+            self.source.notes.notices.append(told)
 
     def _make_again(self, rule: Rule) -> None:
         said = columns_of(
