@@ -16,7 +16,7 @@ it is the same filter and is kept once; one on the other side makes the part wit
 
 Only conditions that cannot fail are moved, since they see rows that would not have come to them; and none that asks
 Python. Errors of *aggregates* of groups that nobody asks for are no longer found (a sum out of range), others all are.
-What several readers share, and keeps rows, is not split: two smaller ones are not less.
+What several readers share is not split, unless it is a table's: two smaller ones are not less.
 """
 
 from __future__ import annotations
@@ -31,10 +31,16 @@ from everview.plan.rewrites.constants import TRUE, folded
 from everview.plan.rewrites.walking import empty, everywhere, never_fails, readers
 from everview.plan.windows import Window
 
-KEEPING = plan.Reduce | plan.TopK | plan.Threshold | Window | plan.Join
-"""Nodes that keep rows."""
+THROUGH = plan.Project | plan.Union | plan.Negate | plan.Threshold | plan.Reduce | plan.TopK | Window | plan.Join
+"""Nodes that a condition may go below."""
 
-MOST_LEVELS = 200
+MOST_FILTERS = 30
+"""Filters on top of each other that are looked through: programs make thousands in a row."""
+
+MOST_NODES = 2000
+"""Nodes of a plan that conditions are taken below: a plan is a graph, and may have many more paths."""
+
+MOST_LEVELS = 40
 """Conditions are taken down recursively, so far."""
 
 
@@ -49,7 +55,7 @@ def with_early_filters(node: plan.Node, arranged: Container[plan.Node] = ()) -> 
     >>> found == plan.Join(plan.Filter(t, x), plan.Filter(u, x), (0,), (0,))
     True
     """
-    shared = {n for n, count in readers(node).items() if count > 1 and isinstance(n, KEEPING)}
+    shared = {n for n, count in readers(node).items() if count > 1 and not _of_a_table(n)}
     down = _Down(arranged, shared)
     return everywhere(node, down.changed, arranged)
 
@@ -58,10 +64,16 @@ class _Down:
     def __init__(self, arranged: Container[plan.Node], shared: Container[plan.Node]) -> None:
         self.arranged = arranged
         self.shared = shared
+        self.left = MOST_NODES
 
     def changed(self, node: plan.Node) -> plan.Node:
         """A filter, taken down."""
         if not isinstance(node, plan.Filter):
+            return node
+        base: plan.Node = node
+        for _ in range(MOST_FILTERS):
+            base = base.child if isinstance(base, plan.Filter) else base
+        if not isinstance(base, THROUGH) or base in self.arranged or base in self.shared:
             return node
         tested = conjuncts(node.predicate)
         movable = [c for c in tested if c.columns() and never_fails(c)]
@@ -80,7 +92,8 @@ class _Down:
             return empty(node.types)
         if not tested:
             return node
-        if node in self.arranged or node in self.shared or level > MOST_LEVELS:
+        self.left -= 1
+        if node in self.arranged or node in self.shared or level > MOST_LEVELS or self.left < 0:
             return plan.Filter(node, conjunction(tested))
         if isinstance(node, plan.Filter):
             if not never_fails(node.predicate):
@@ -139,6 +152,13 @@ class _Down:
         ]
         made = replace(node, left=ends[0], right=ends[1])
         return plan.Filter(made, conjunction(stay)) if stay else made
+
+
+def _of_a_table(node: plan.Node) -> bool:
+    """Whether a node only chooses rows and columns of a table: to do so twice costs nothing."""
+    for _ in range(MOST_FILTERS):
+        node = node.child if isinstance(node, plan.Project | plan.Filter) else node
+    return isinstance(node, plan.Table)
 
 
 def _below_filters(node: plan.Node) -> plan.Node:
