@@ -16,27 +16,25 @@ PAGE = HERE / "RESULTS.md"
 INTRODUCTION = """\
 # Results
 
-Current figures, as ratios where there is something to compare with; in brackets: times as fast. All were measured on
-one shared machine with two cores, so trust ratios more than seconds. Written by `make docs` from `figures/*.json`; do
-not edit by hand. [HISTORY.md](HISTORY.md) has every measurement as it was made, with its conclusions.
-"""
+Current ratios, where there is something to compare with; in brackets: times as fast. One shared machine with two cores.
+Written by `make docs` from `figures/*.json`. [HISTORY.md](HISTORY.md) has every measurement, with its conclusions."""
 
 
 def results() -> str:
     """The whole page."""
     found = [json.loads(path.read_text()) for path in sorted((HERE / "figures").glob("*.json"))]
-    return "\n".join([INTRODUCTION, *(line for one in found for line in _section(one))])
+    return "\n".join([INTRODUCTION, *(line for one in found for line in _section(one))]) + "\n"
 
 
 def _section(found: dict[str, Any]) -> Iterator[str]:
-    yield f"## {found['title']}\n"
+    yield f"\n## {found['title']}"
     yield f"{found['question']}\n"
     yield f"| {' | '.join(found['columns'])} |"
     yield f"|{'---|' * len(found['columns'])}"
     for row in found["rows"]:
         yield f"| {' | '.join(_cell(value) for value in row)} |"
-    yield f"\n{found['reading']}\n"
-    yield f"*{found['date']}, commit {found['commit']}, `{found['script']}`, load average {found['load_average']}.*\n"
+    made = f"*{found['date']}, commit {found['commit']}, `{found['script']}`, load average {found['load_average']}.*"
+    yield f"\n{found['reading']} {made}"
 
 
 def _cell(value: Any) -> str:

@@ -163,7 +163,7 @@ def test_explain_reads_what_sqlglot_does_not_know() -> None:
 
 def test_nothing_else_can_be_set() -> None:
     with pytest.raises(ev.EverviewError, match="nothing to SET but plan"):
-        ev.connect().sql("SET work_mem = 'x'")
+        ev.connect().sql("SET nonsense = 'x'")
 
 
 def readers(view: ev.View, arrangement: str, *views: str) -> bool:
