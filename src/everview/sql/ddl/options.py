@@ -48,8 +48,13 @@ def passed_over(items: list[exp.Expr], source: Source, what: str) -> list[exp.Ex
     reads = next((i for i in options if names[id(i)] in CONNECTORS), None)
     left: list[exp.Expr] = []
     ignored: list[str] = []
+    # PostgreSQL's PARTITION BY refuses rows for which there is no partition; Flink's and Spark's PARTITIONED BY none
+    layouts = any(t.text.upper().startswith("PARTITIONED") for t in source.tokens)
     for each in items:
-        if isinstance(each, (exp.PartitionedByProperty, exp.FileFormatProperty)) and what == "CREATE TABLE":
+        is_layout = isinstance(each, exp.FileFormatProperty) or (
+            isinstance(each, exp.PartitionedByProperty) and layouts
+        )
+        if is_layout and what == "CREATE TABLE":
             ignored.append(each.sql("spark"))
             parts.understood(each)
         elif id(each) in names and (reads is not None or _is_layout(names[id(each)])):

@@ -612,6 +612,9 @@ class Scalars(TypedScalars):
     def on_trycast(self, node: exp.TryCast) -> Expr:
         """A cast that gives NULL where it fails; errors in its argument stay errors."""
         value = self.bind(node.this)
+        target = names.data_type(node.to, self.source)
+        if value.type.kind == "str" and target.kind == "int" and self.source.dialect in ("spark", "spark2", "hive"):
+            return self._whole_part(value, target)
         try:
             made = self.on_cast(node)
         except SqlError:
@@ -619,6 +622,12 @@ class Scalars(TypedScalars):
                 raise
             return Literal(names.data_type(node.to, self.source).optional(), None)
         return made if isinstance(made, Literal) else self.call("attempt", made, value)
+
+    def _whole_part(self, text: Expr, target: DataType) -> Expr:
+        """A text cast to an int as Spark does: '1.23' is 1, what is no number is NULL."""
+        exact = self.call("attempt", functions.cast(text, target.optional()), text)
+        cut = functions.cast(calls.called("trunc", [functions.cast(text, FLOAT.optional())], exp.Null(), self), target)
+        return self.call("coalesce", exact, self.call("attempt", cut, text))
 
     def _moment_of_number(self, value: Expr, target: DataType, node: exp.Cast) -> Expr:
         """A number is no moment in PostgreSQL; in Spark and Hive it is seconds since 1970."""
