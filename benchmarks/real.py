@@ -14,7 +14,7 @@ from pathlib import Path
 import graphs
 import numpy as np
 
-from everview.demo import data
+from everview.demo.mentions import data
 
 Ints = graphs.Ints
 
