@@ -212,11 +212,20 @@ def test_300_mutated_statements(tmp_path: Path) -> None:
         "ALTER TABLE u ADD CONSTRAINT k CHECK(c < 99) ) ,DROP CONSTRAINT k",
         "CREATE FUNCTION twice(",
         "SELECT * '' ev.plans",
+        "SELECT MAP {: 1}",
+        "SELECT ({'x' , : 1}) ] z FROM t",
     ],
 )
 def test_statements_that_end_too_soon_or_too_late(text: str) -> None:
     with pytest.raises(ev.EverviewError, match="E_SYNTAX"):
         session().sql(text)
+
+
+@pytest.mark.parametrize("over", ["", " OVER ()", " FILTER (WHERE a > 0) OVER ()", " FILTER (WHERE a > 0)"])
+@pytest.mark.parametrize("name", ["max", "sum", "avg", "min", "bool_and", "first_value", "string_agg", "array_agg"])
+def test_only_count_takes_a_star(name: str, over: str) -> None:
+    with pytest.raises(ev.EverviewError):
+        session().sql(f"SELECT {name}(*){over} AS x FROM t")
 
 
 @pytest.mark.slow

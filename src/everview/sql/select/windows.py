@@ -301,6 +301,8 @@ class Windows:
         if node.this is None:
             raise self.scalars.no_argument(node)
         kind: WindowKind = AGGREGATES[type(node)]
+        if isinstance(node.this, exp.Star) and kind != "count":
+            raise self.scalars.no_argument(node)
         if isinstance(node.this, (exp.Distinct, exp.Order)):
             raise self.source.refuse(node, "DISTINCT and ORDER BY inside a window's aggregate are not supported")
         arg = None if isinstance(node.this, exp.Star) else self.scalars.bind(node.this)

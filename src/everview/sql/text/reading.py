@@ -128,7 +128,12 @@ def _tree(text: str, dialect: str) -> exp.Expr:
 
 @lru_cache(KEPT)
 def _tree_once(text: str, dialect: str) -> exp.Expr:
-    return sqlglot.parse_one(_guarded(text, dialect), read=reader(dialect))
+    try:
+        return sqlglot.parse_one(_guarded(text, dialect), read=reader(dialect))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, (ParseError, TokenError)):
+            raise
+        raise ParseError("this is not SQL that can be read") from None  # the parser itself stumbles over it
 
 
 def _guarded(text: str, dialect: str) -> str:
