@@ -381,6 +381,18 @@ def test_a_script_that_is_cut_off_leaves_no_transaction_behind() -> None:
     assert db["t"].rows() == [(2,)]
 
 
+def test_an_interrupt_at_the_end_of_what_if_comes_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not out of the next call: the transaction inside leaves it to what is around it."""
+    db = ev.connect()
+    t = db.table("t", {"x": int})
+    monkeypatch.setattr(inside(db).defaults, "recall", lambda memory: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), db.what_if():
+        t.insert([(1,)])
+    monkeypatch.undo()
+    t.insert([(2,)])
+    assert t.rows() == [(2,)]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(

@@ -119,20 +119,28 @@ class WhatIf:
             for how, name, rows in self._given:
                 getattr(core.session[name], how)(rows)
         except BaseException as error:
-            self._leave(error)
+            try:
+                self._leave(error)
+            finally:
+                shield.down(shield.NOTHING)
             raise
         return self
 
     @shield.covered
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """A signal that comes meanwhile is heard at the end: the transaction inside leaves it to whoever is covered."""
         staged, answer = self._staged, self._answer
+        replaced = shield.up()
         try:
             if kind is None and (
                 answer is None or staged is None or not answer.is_of(staged, self._core.runtime.dataflow.time)
             ):
                 self._current()
         finally:
-            self._leave(error)
+            try:
+                self._leave(error)
+            finally:
+                shield.down(replaced)
 
     def _leave(self, error: BaseException | None) -> None:
         transaction, self._transaction, self._staged = self._transaction, None, None
