@@ -7,6 +7,7 @@ count below zero) and, in a batch, when the transaction ends, so that the error 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -393,13 +394,22 @@ class Transactions:
 
 
 class Supposition(ChangeSet):
-    """What a transaction changes that will not be committed."""
+    """What a transaction changes that will not be committed.
 
-    __slots__ = ("what_if",)
+    It does not keep the `what_if` alive: one whose end was cut off by another thread's exceptions dies with the block
+    that used it, and its transaction with it (`Transaction.__del__`).
+    """
+
+    __slots__ = ("_of",)
 
     def __init__(self, what_if: WhatIf) -> None:
         super().__init__()
-        self.what_if = what_if
+        self._of = weakref.ref(what_if)
+
+    @property
+    def what_if(self) -> WhatIf | None:
+        """What it is a part of, while somebody uses that."""
+        return self._of()
 
 
 Entered = tuple[bool, int, Mapping[str, str] | None]

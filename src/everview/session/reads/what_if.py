@@ -78,7 +78,7 @@ class WhatIf:
     reach     1   1
     """
 
-    __slots__ = ("_answer", "_core", "_given", "_sequences", "_staged", "_transaction")
+    __slots__ = ("__weakref__", "_answer", "_core", "_given", "_sequences", "_staged", "_transaction")
 
     def __init__(
         self,
@@ -100,6 +100,8 @@ class WhatIf:
         self._transaction: Transaction | None = None
         self._staged: Supposition | None = None
         self._answer: _Answer | None = None
+        self._sequences: Any = None
+        """where the sequences were when the block began"""
 
     # the block
 
@@ -114,8 +116,8 @@ class WhatIf:
         transaction = Transaction(core, into=staged)
         transaction.__enter__()
         self._transaction, self._staged = transaction, staged
-        self._sequences = core.defaults.memory()
-        try:
+        try:  # no call before this: one that is cut off would leave the transaction open
+            self._sequences = core.defaults.memory()
             for how, name, rows in self._given:
                 getattr(core.session[name], how)(rows)
         except BaseException as error:
@@ -143,10 +145,14 @@ class WhatIf:
                 shield.down(replaced)
 
     def _leave(self, error: BaseException | None) -> None:
-        transaction, self._transaction, self._staged = self._transaction, None, None
+        transaction = self._transaction
         if transaction is not None:
-            self._core.defaults.recall(self._sequences)
-            transaction.__exit__(Undone, error, None)
+            try:
+                if self._sequences is not None:
+                    self._core.defaults.recall(self._sequences)
+            finally:  # a call that is cut off must not leave the supposed changes behind
+                transaction.__exit__(Undone, error, None)
+        self._transaction = self._staged = None
 
     def _refuse_inside(self) -> None:
         """Refuse to begin where another transaction is under way."""
