@@ -165,7 +165,7 @@ def test_explain_forms() -> None:
         ("CREATE INDEX i ON t USING gin (a)", "E_UNSUPPORTED", "leave USING out"),
         ("DROP INDEX i", "E_NAME", "there is no index i"),
         ("SHOW TABELS", "E_UNSUPPORTED", "did you mean 'tables'"),
-        ("SHOW", "E_UNSUPPORTED", "SHOW TABLES"),
+        ("SHOW", "E_SYNTAX", "SHOW TABLES"),
         ("SHOW COLUMNS FROM tt", "E_TABLE", "did you mean 't'"),
         ("SHOW TABLES FROM nope", "E_NAME", "no schema nope"),
         ("EXPLAIN (VERBOS) SELECT 1", "E_OPTION", "ANALYZE or FORMAT TEXT"),

@@ -192,7 +192,7 @@ class Extend(Operator):
         words = [0] * k.PIPELINE_WORDS
         words[k.PIPELINE_LEVELS] = len(pipeline.levels)
         words[k.PIPELINE_MAP], words[k.PIPELINE_NMAP] = self.block(columns), len(columns)
-        words[k.PIPELINE_TESTS], words[k.PIPELINE_NTESTS] = self._tests_of(set(), bound)
+        words[k.PIPELINE_TESTS], words[k.PIPELINE_NTESTS] = self._tests_of(None, bound)
         words[k.PIPELINE_PARTS] = max((len(level.parts) for level, _ in pipeline.levels), default=0)
         for level, arrangements in pipeline.levels:
             words.append(self._level(level, arrangements, bound))
@@ -222,10 +222,13 @@ class Extend(Operator):
     def _sub(self, arrangement: Arrangement) -> int:
         return int(arrangement.operator.scope.is_root and not self.scope.is_root)
 
-    def _tests_of(self, before: set[int], now: set[int]) -> tuple[int, int]:
-        """The tests that can be made now and could not be made before."""
+    def _tests_of(self, before: set[int] | None, now: set[int]) -> tuple[int, int]:
+        """The tests that can be made now and could not be made before; None: nothing came before, so tests of constants
+        alone are made now, too.
+        """
         constants = set(range(len(self.node.columns), len(self.node.columns) + len(self.tests) * 2))
-        ready = [t for t in self.tests if {t[1], t[2]} <= now | constants and not {t[1], t[2]} <= before | constants]
+        made = set() if before is None else {t for t in self.tests if {t[1], t[2]} <= before | constants}
+        ready = [t for t in self.tests if {t[1], t[2]} <= now | constants and t not in made]
         return self.block([word for test in ready for word in test] or [0]), len(ready)
 
     # running

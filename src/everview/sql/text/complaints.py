@@ -30,7 +30,7 @@ def in_our_words(what: str, near: str) -> str:
     """What the parser says of the word `near`, as people are told.
 
     >>> in_our_words("Invalid expression / Unexpected token", "FORM"), in_our_words("Expecting )", "")
-    ("FORM is not expected here", "')' is missing")
+    ('FORM is not expected here', "')' is missing")
     """
     for pattern, words in _RULES:
         found = re.fullmatch(pattern, what)
