@@ -69,7 +69,9 @@ def test_result_type(op: str, letters: str, result: str) -> None:
 
 
 def test_every_function_is_in_a_table() -> None:
-    elsewhere = {*MAKERS, "enum_place", "attempt", "text_word"} | {f"cast_{kind}" for kind in (*PACKED, "timestamptz", "time", "enum", "char")}
+    elsewhere = {*MAKERS, "enum_place", "attempt", "text_word"} | {
+        f"cast_{kind}" for kind in (*PACKED, "timestamptz", "time", "enum", "char")
+    }
     assert set(FUNCTIONS) == {op for op, _, _ in split(CASES)} | WITH_LITERALS | elsewhere  # tests/sql/test_types.py
 
 

@@ -7,14 +7,16 @@ its reasons become those of the row above. A row of a Datalog relation has the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
 from everview.language.collection import known_names
 from everview.plan import nodes as plan
+from everview.plan.rewrites import rewritten_plan
 from everview.plan.wording import texts
 from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.names.catalog import TRANSIENT
@@ -26,6 +28,7 @@ from everview.why.linear import below
 from everview.why.steps import Absent, Goal, Key, Search, Step
 
 if TYPE_CHECKING:
+    from everview.datalog.strata import Strata
     from everview.session.core import Core
     from everview.session.view import View
 
@@ -64,7 +67,7 @@ class Names:
         self._tables: dict[plan.Node, Named] = {}
         self._by_rule: dict[int, tuple[plan.Node, str]] = {}
         self._texts: Mapping[plan.Node, str] | None = None
-        self._rules = [rules._strata.made_by for rules in dict.fromkeys(rules_of(core).values())]
+        self._strata = [rules._strata for rules in dict.fromkeys(rules_of(core).values())]
 
     def of(self, node: plan.Node) -> Named | None:
         """What a plan is called, if anything."""
@@ -98,13 +101,25 @@ class Names:
 
     def rule(self, node: plan.Node) -> str:
         """The rule of a program that a plan is the body of."""
-        if not self._rules:
+        if not self._strata:
             return ""
         known = self._by_rule.get(id(node))
         if known is None:
-            rule = next((made[node] for made in self._rules if node in made), "")
+            found = (made[node] for strata in self._strata for made in _made_by(strata) if node in made)
+            rule = next(found, "")
             known = self._by_rule[id(node)] = (node, rule)
         return known[1]
+
+
+_rewritten: WeakKeyDictionary[Strata, dict[plan.Node, str]] = WeakKeyDictionary()
+
+
+def _made_by(strata: Strata) -> Iterator[Mapping[plan.Node, str]]:
+    """The rules by their plans: as they were written, and, if that is asked for, as views are stored."""
+    yield strata.made_by
+    if strata not in _rewritten:
+        _rewritten[strata] = {rewritten_plan(node, ()): text for node, text in strata.made_by.items()}
+    yield _rewritten[strata]
 
 
 def _of_view(view: View) -> Named:

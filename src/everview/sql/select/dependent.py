@@ -47,13 +47,15 @@ def columns(
 
 
 def _named(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Columns and stars outside of subqueries."""
+    """Columns and stars outside of subqueries and aggregates; the function of a window is no aggregate."""
     todo = [node]
     while todo:
         each = todo.pop()
         if isinstance(each, (exp.Column, exp.Star)):
             yield each
-        elif not isinstance(each, exp.Query):
+        elif isinstance(each, exp.Window):
+            todo += [*each.this.iter_expressions(), *(e for e in each.iter_expressions() if e is not each.this)]
+        elif not isinstance(each, (exp.Query, exp.AggFunc)):
             todo += each.iter_expressions()
 
 
