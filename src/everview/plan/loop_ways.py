@@ -213,6 +213,8 @@ def _ways(chain: Chain, reading: Reading) -> list[Way]:
     places = [
         i for i, leaf in enumerate(chain.leaves) if isinstance(leaf, plan.Variable) and leaf.depth == reading.depth
     ]
+    if not places:
+        raise NotMonotone("a part of it reads the loops around it, not its variable")
     if len(places) > 2 or (len(places) == 2 and len(chain.leaves) > 2):
         raise NotMonotone("it is joined with itself")
     chain = _first(chain, places[0])
