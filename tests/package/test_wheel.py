@@ -158,7 +158,7 @@ def test_the_platform_tag_is_true(tmp_path: Path) -> None:
 
 
 IN_EVERY_LIBC = {
-    *("malloc", "realloc", "free", "memmove", "memset", "memcpy", "_setjmp", "longjmp"),
+    *("malloc", "realloc", "free", "memmove", "memset", "memcpy", "_setjmp", "longjmp", "mmap", "mremap", "munmap"),
     *("pthread_getspecific", "pthread_setspecific", "exp", "exp2", "fmod", "log", "log2", "log10", "pow"),
 }
 """What kernels ask of the C library: glibc has had all of it since long before 2.17."""
