@@ -171,6 +171,29 @@ def workers() -> list[int]:
     return [pid for pid, command in commands.items() if b"pyspark.daemon" in command and below(pid)]
 
 
+class WorkersPorts:
+    """The ports at which Spark's workers listen, found fast enough to catch those that are open for milliseconds.
+
+    Looking for the workers means reading all of /proc, so it is done now and then; their ports are read every time.
+    """
+
+    AGAIN = 0.5
+    """Seconds after which the workers are looked for again."""
+
+    def __init__(self) -> None:
+        self._workers: list[int] = []
+        self._looked = float("-inf")
+        self._not_ours = self._listening()
+
+    def __call__(self) -> set[Address]:
+        return self._listening() - self._not_ours
+
+    def _listening(self) -> set[Address]:
+        if time.monotonic() - self._looked > self.AGAIN:
+            self._workers, self._looked = workers(), time.monotonic()
+        return listening(self._workers)
+
+
 def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
     """Whether something becomes true in time."""
     until = time.monotonic() + seconds
