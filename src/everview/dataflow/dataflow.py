@@ -64,6 +64,9 @@ NO_ROWS = b""
 SUPPOSED_WORDS = 512
 """Room for what most suppositions change; others are asked for it twice."""
 
+FEW_WORDS = 64
+"""Words up to which a list of numbers is made sooner than an array."""
+
 ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
 
 
@@ -296,7 +299,7 @@ class Dataflow:
         self._target = None
         return False
 
-    def suppose(self, batcher: int = 0, rows: bytes = NO_ROWS) -> bytes:
+    def suppose(self, batcher: int = 0, rows: bytes = NO_ROWS) -> list[int] | np.ndarray:
         """Run a step of one epoch after the present time as far as its commit, and undo it: what it would have added to
         the traces outside of loops, as `everview.kernels.run.supposing` writes it. A few rows go into a batcher first;
         others are in theirs. Whatever happens, all is as before.
@@ -312,12 +315,13 @@ class Dataflow:
             answer = supposing.suppose(self.session, self.time, batcher, rows, self._outside, room)
             if answer == x.ENDED_DONE:
                 undone = batcher != 0  # else what was handed over in columns is to be forgotten, too
-                return room.data[: room.item(0)].tobytes()
+                added = room[: room.item(0)]
+                return added.tolist() if added.size <= FEW_WORDS else added.copy()
             if answer != supposing.ENDED_NO_ROOM:
                 self._suppose_on(answer)
             room = np.empty(supposing.room_for(self._outside), dtype=np.int64)
             supposing.copy(self._outside, room)
-            return room.tobytes()
+            return room
         except BaseException as error:
             if found := located(error, self._operator_at(int(make.peek(self.session, x.EXECUTOR_PC)))):
                 raise found from None

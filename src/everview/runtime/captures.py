@@ -6,7 +6,7 @@ the step is complete, and given back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,15 +34,15 @@ class Supposed:
 
     __slots__ = ("_captured", "_images", "_words", "changed")
 
-    def __init__(self, words: bytes) -> None:
+    def __init__(self, words: list[int] | np.ndarray) -> None:
         """From what a dataflow has copied (`everview.kernels.run.supposing`)."""
-        numbers = memoryview(words).cast("q")
-        self._words = numbers
+        self._words = words
         self._images: dict[int, list[np.ndarray]] | None = None
-        self._captured: dict[int, Captured] = {}
-        entries = numbers[FIRST_ENTRY : FIRST_ENTRY + 2 * numbers[1]].tolist()
-        self.changed = dict(zip(entries[::2], entries[1::2], strict=True))
-        """the numbers of operators whose traces would not be the same, and where their images begin"""
+        self._captured: dict[int, Captured | None] | None = None
+        end = FIRST_ENTRY + 2 * words[1]
+        numbers = words[FIRST_ENTRY:end:2]
+        self.changed: list[int] = numbers if isinstance(numbers, list) else numbers.tolist()
+        """the numbers of operators whose traces would not be the same"""
 
     @classmethod
     def of_shards(cls, packed: Iterable[np.ndarray]) -> Supposed:
@@ -52,30 +52,35 @@ class Supposed:
         for words in packed:
             for number, image in packed_entries(words):
                 made._images.setdefault(number, []).append(image)
-        made.changed = dict.fromkeys(made._images, 0)
+        made.changed = [*made._images]
         return made
 
     def get(self, number: int) -> Captured | None:
         """What would be added to an operator's trace; None if nothing would."""
+        if self._captured is None:
+            self._captured = {}
+        if number not in self._captured:
+            parts = self._parts(number)
+            self._captured[number] = _together(parts) if parts else None
+        return self._captured[number]
+
+    def _parts(self, number: int) -> Sequence[np.ndarray]:
+        """The images of one trace, one from every shard that changes it."""
+        if self._images is not None:
+            return self._images.get(number, ())
         if number not in self.changed:
-            return None
-        found = self._captured.get(number)
-        if found is None:
-            parts = [self._image(self.changed[number])] if self._images is None else self._images[number]
-            found = self._captured[number] = _together(parts)
-        return found
-
-    def _image(self, place: int) -> np.ndarray:
-        """The words of one image, which those of the next follow."""
-        rows, cols, diffs, timed, _, weighed, _ = self._words[place : place + IMAGE_HEADER_WORDS].tolist()
-        return np.asarray(self._words[place : place + image_words(rows, cols, diffs, timed, weighed)])
+            return ()
+        place = int(self._words[FIRST_ENTRY + 2 * self.changed.index(number) + 1])
+        rows, cols, diffs, timed, _, weighed, _ = map(int, self._words[place : place + IMAGE_HEADER_WORDS])
+        words = self._words[place : place + image_words(rows, cols, diffs, timed, weighed)]
+        return [np.asarray(words, dtype=np.int64)]
 
 
-NOTHING = bytes(8 * FIRST_ENTRY)
+NOTHING = [0] * FIRST_ENTRY
 """What a step has copied that changes nothing."""
 
 
-def _together(parts: list[np.ndarray]) -> Captured:
+def _together(parts: Sequence[np.ndarray]) -> Captured:
     """The images of all shards as one."""
     images = [image_of(words) for words in parts]
     found = [(image.columns(), image.times(), image.weights()[0]) for image in images]

@@ -342,6 +342,7 @@ class Altering:
         """Have a table or view read its contents elsewhere, and its subscribers told of those."""
         what._arrangement = arrangement
         self._catalog.rearranged += 1
+        self._catalog.changed()
         if what._subscribers:
             self._core.subscriptions.watch(what)
 

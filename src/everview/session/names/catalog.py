@@ -30,6 +30,7 @@ from everview.session.names.entries import (
     ViewMade,
     encode,
 )
+from everview.session.names.overview import Named, Overview
 from everview.session.names.surviving import surviving
 from everview.unbroken import Unbroken
 
@@ -71,8 +72,9 @@ class Catalog:
     def __init__(self, trust: Trust = NOBODY) -> None:
         self.unbroken = Unbroken()
         """where entries are written and known: both, or neither"""
-        self.tables: dict[str, Table] = {}
-        self.views: dict[str, View] = {}
+        self._overview: Overview | None = None
+        self.tables: dict[str, Table] = Named(self.changed)
+        self.views: dict[str, View] = Named(self.changed)
         self.rearranged = 0
         """how often a table or view was given other arrangements than it was made with"""
         self.next_id = 0
@@ -95,6 +97,18 @@ class Catalog:
         """what a directory may run"""
         self.functions = Functions(trust=trust)
         """the Python functions that entries use"""
+
+    @property
+    def overview(self) -> Overview:
+        """All tables and views at once."""
+        found = self._overview
+        if found is None:
+            found = self._overview = Overview(self)
+        return found
+
+    def changed(self) -> None:
+        """A table or view came or went, or has other operators: what was said of all of them holds no longer."""
+        self._overview = None
 
     def check_new(self, name: str) -> None:
         """Refuse a name that cannot be given to anything new."""

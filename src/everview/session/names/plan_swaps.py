@@ -50,3 +50,4 @@ class PlanSwaps:
         self._definitions.free_unused()
         for view in self._catalog.views.values():
             view._fallible = error_operators(core.runtime.dataflow, view._arrangement.operator)
+        self._catalog.changed()

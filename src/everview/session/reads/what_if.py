@@ -217,19 +217,19 @@ class WhatIf:
                 with self:
                     pass
             else:
-                self._ask(changes)
+                self._answer = self._ask(changes)
         assert self._answer is not None
         return self._answer
 
-    def _ask(self, changes: ChangeSet) -> None:
-        """Answer what the changes mean, in a turn that reads, as `turns.reads` begins one; this is the short way."""
+    def _ask(self, changes: ChangeSet) -> _Answer:
+        """What the changes mean, in a turn that reads, as `turns.reads` begins one; this is the short way."""
         core = self._core
         if core.lock._is_owned() or helpers or visitors:
-            self._ask_along(changes)
-            return
+            return self._ask_along(changes)
         try:
             with core.lock:
-                turn(core, self._answered, (changes,))
+                answer: _Answer = turn(core, _Answer, (core, changes))
+                return answer
         finally:
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
@@ -254,15 +254,8 @@ class WhatIf:
         return staged
 
     @reads
-    def _ask_along(self, changes: ChangeSet) -> None:
-        self._answered(changes)
-
-    def _answered(self, changes: ChangeSet) -> None:
-        core = self._core
-        if core.closed or core.transactions.queued:
-            core.alive()
-            core.transactions.catch_up()
-        self._answer = _Answer(core, changes)
+    def _ask_along(self, changes: ChangeSet) -> _Answer:
+        return _Answer(self._core, changes)
 
     @reads
     def _current(self) -> _Answer:
@@ -272,7 +265,6 @@ class WhatIf:
         core.alive()
         if self._answer is None or not self._answer.is_of(staged, core.runtime.dataflow.time):
             self._answer = None
-            core.transactions.catch_up()
             self._answer = _Answer(core, staged)
         return self._answer
 
@@ -337,30 +329,25 @@ class _Change(NamedTuple):
 class _Answer:
     """What some changes would do to every table and view. Rows are decoded when they are asked for."""
 
-    __slots__ = ("_catalog", "_changes", "_errors", "_found", "_rearranged", "named", "time")
+    __slots__ = ("_catalog", "_changes", "_errors", "_found", "_overview", "_rearranged", "time")
 
     def __init__(self, core: Core, staged: ChangeSet) -> None:
         """In a turn."""
+        if core.transactions.queued:
+            core.transactions.catch_up()
+        runtime, catalog = core.runtime, core.catalog
         self._changes: Sequence[Change] = staged if type(staged) is ChangeSet else list(staged)
-        self.time = core.runtime.dataflow.time
-        self._catalog = catalog = core.catalog
+        self.time = runtime.dataflow.time
+        self._catalog = catalog
         self._rearranged = catalog.rearranged
-        if core.runtime.backing.read_only:  # what the clock did there, the writer has told; nobody was waiting here
+        if runtime.backing.read_only:  # what the clock did there, the writer has told; nobody was waiting here
             core.clock.resume()
-        self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
-        self._found = core.transactions.suppose(staged, self._wanted)
-        fallible = {o for v in catalog.views.values() for o in v._fallible}
-        self._errors = {o: _errors(core, o, self._found, self.time) for o in fallible} if fallible else NO_ERRORS
-
-    def _wanted(self) -> set[Operator]:
-        """The operators that somebody may ask about."""
-        found: set[Operator] = set()
-        for one in self.named.values():
-            found.add(one._arrangement.operator)
-            found.update(index.arrangement.operator for index in one._more)
-            if isinstance(one, View):
-                found.update(one._fallible)
-        return found
+        self._overview = overview = catalog.overview
+        self._found = core.transactions.suppose(staged, overview.operators)
+        self._errors = NO_ERRORS
+        if overview.fallible:
+            operators = {o for several in overview.fallible.values() for o in several}
+            self._errors = {o: _errors(core, o, self._found, self.time) for o in operators}
 
     def is_of(self, staged: Supposition, time: int) -> bool:
         """Whether these are the changes that it is the answer to, and nothing has happened since."""
@@ -369,21 +356,22 @@ class _Answer:
 
     def of(self, name: str) -> Table | View:
         """The table or view of that name that there was."""
-        if not isinstance(name, str) or name not in self.named:
-            known = [n for n in self.named if not n.startswith(RESERVED_PREFIX)]
+        named = self._overview.named
+        if not isinstance(name, str) or name not in named:
+            known = [n for n in named if not n.startswith(RESERVED_PREFIX)]
             raise InputError("E_NAME", f"no table or view is called {name!r}", did_you_mean(name, known))
-        return self.named[name]
+        return named[name]
 
     def names_changed(self) -> list[str]:
         """Which tables and views would not be the same; nothing is unpacked for that."""
-        self._check_arrangements()
-        found = self._found.changed
-        shown = [name for name, what in self.named.items() if what._arrangement.operator.number in found]
-        return [name for name in shown if not name.startswith(RESERVED_PREFIX)]
+        if self._catalog.rearranged != self._rearranged:
+            self._check_arrangements()
+        return self._overview.names(self._found.changed)
 
     def changed(self) -> list[tuple[str, np.ndarray]]:
         """The same, with the diffs of the rows that come and go."""
-        found = {name: self._found.get(self.named[name]._arrangement.operator.number) for name in self.names_changed()}
+        named = self._overview.named
+        found = {name: self._found.get(named[name]._arrangement.operator.number) for name in self.names_changed()}
         return [(name, captured.diffs) for name, captured in found.items() if captured is not None]
 
     def change(self, arrangement: Arrangement) -> _Change | None:
@@ -401,7 +389,8 @@ class _Answer:
 
     def errors_of(self, what: Table | View) -> list[tuple[str, int]]:
         """What would go wrong in a view, and for how many rows."""
-        return [told for o in what._fallible for told in self._errors[o]] if isinstance(what, View) else []
+        operators = self._overview.fallible.get(what, ()) if isinstance(what, View) else ()
+        return [told for o in operators for told in self._errors[o]]
 
     def refuse_errors(self, what: Table | View) -> None:
         """Refuse to say what would be in a view that would lack rows."""

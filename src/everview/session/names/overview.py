@@ -1,0 +1,110 @@
+"""All tables and views at once, for calls that ask about every one of them.
+
+A question such as `db.what_if(...).changed` must know what each operator is called. Asking a thousand views costs more
+than the question. So what is said here is put together when it is first needed, and forgotten when a table or view
+comes, goes, gets another name, other operators or another plan (`Catalog.overview`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from everview.session.clock.temporal import RESERVED_PREFIX
+
+if TYPE_CHECKING:
+    from everview.dataflow.operators import Operator
+    from everview.session.names.catalog import Catalog
+    from everview.session.table import Table
+    from everview.session.view import View
+
+Of = TypeVar("Of")
+
+
+class Named(dict[str, Of]):
+    """What has a name; whoever keeps things that follow from all of them is told of every change.
+
+    >>> said = []
+    >>> names = Named(lambda: said.append("changed"))
+    >>> names["a"] = 1
+    >>> names["a"], said
+    (1, ['changed'])
+    >>> names.update(b=2), names.pop("a"), names.clear(), len(said)
+    (None, 1, None, 4)
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._changed = changed
+
+    def __setitem__(self, name: str, value: Of) -> None:
+        super().__setitem__(name, value)
+        self._changed()
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._changed()
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Take a name out."""
+        self._changed()
+        return super().pop(name, *default)
+
+    def update(self, *more: Any, **named: Any) -> None:
+        """Add names."""
+        super().update(*more, **named)
+        self._changed()
+
+    def clear(self) -> None:
+        """Take all names out."""
+        super().clear()
+        self._changed()
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The value of a name, which is given if it has none."""
+        self._changed()
+        return super().setdefault(name, default)
+
+    def popitem(self) -> tuple[str, Of]:
+        """Take the last name out."""
+        self._changed()
+        return super().popitem()
+
+    def __ior__(self, more: Any) -> Named[Of]:  # type: ignore[override, misc]
+        self.update(more)
+        return self
+
+
+class Overview:
+    """What there is, at one moment."""
+
+    __slots__ = ("_by_number", "_places", "fallible", "named")
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
+        """all by name, tables first"""
+        self.fallible: dict[View, tuple[Operator, ...]] = {
+            view: tuple(view._fallible) for view in catalog.views.values() if view._fallible
+        }
+        """views of which rows can fail, and the operators that say so"""
+        self._places = {name: place for place, name in enumerate(self.named)}
+        self._by_number: dict[int, list[str]] = {}
+        for name, one in self.named.items():
+            if not name.startswith(RESERVED_PREFIX):
+                self._by_number.setdefault(one._arrangement.operator.number, []).append(name)
+
+    def names(self, numbers: Iterable[int]) -> list[str]:
+        """What the operators with these numbers hold the rows of, by people's names: tables first."""
+        known = self._by_number
+        found = [name for number in numbers if number in known for name in known[number]]
+        if len(found) > 1:
+            found.sort(key=self._places.__getitem__)
+        return found
+
+    def operators(self) -> set[Operator]:
+        """The operators that somebody may ask about."""
+        found = {operator for operators in self.fallible.values() for operator in operators}
+        for one in self.named.values():
+            found.add(one._arrangement.operator)
+            found.update(index.arrangement.operator for index in one._more)
+        return found
