@@ -193,6 +193,14 @@ def test_mutated_programs() -> None:
     mutations(SEED, MANY)
 
 
+@pytest.mark.parametrize("text", ["p(X) :- e(X), X < {}.", "p({}) :- e(X).", "p(X) :- X = range(0, {})."])
+def test_a_number_with_more_digits_than_python_reads(text: str) -> None:
+    db = ev.connect()
+    db.table("e", {"x": int})
+    with pytest.raises(DatalogError):
+        db.datalog(text.format("9" * 5000))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_more_mutated_programs(seed: int) -> None:

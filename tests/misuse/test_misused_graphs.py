@@ -41,6 +41,16 @@ OPTIONS: dict[str, list[Any]] = {
     "label": ["kind", "w", "no such", "", 5, None, ["kind"]],
     "default": [1, None, "x", [], object()],
     "back": [True, False, None, "x"],
+    "memory": ["fast", "lean", "no such", None, 5],
+    "budget": ["1MB", "60kB", 0, -1, "", "x", None, 1.5, True, 2**70],
+    "priority": [ev.col.node, ev.col.nope, 1, "node", None, -1],
+    "at_limit": ["error", "stop", "no such", None, 5],
+    "queued": [True, False, None, "x"],
+    "body": [lambda x: x.distinct(), lambda x: None, lambda x: x, lambda: None, None, 5],
+    "index": [None, 5, "index", ev.col.node],
+    "many": [0, 1, 3, -1, None, 1.5, "3", True, 2**70],
+    "landmarks": [0, 1, 3, -1, None, 1.5, "3", True],
+    "pairs": [[], [(1, 2)], [(1, None)], [(1,)], [("a", "b")], [(2**63, 1)], None, 5, "ab", [None], iter([(1, 2)])],
     "what": ["sources", None, 5, ""],
     "name": ["component", "", None, 5, "node"],
 }  # fmt: skip
@@ -77,6 +87,8 @@ class Graphs(Scene):
                 "label_propagation": (2,), "degree": (), "in_degree": (), "out_degree": (), "k_core": (2,),
                 "triangles": (), "clustering": (), "levels": (), "spanning_forest": (), "hop": (start,),
                 "nodes_of": (start, "x"), "pairs_of": (pairs, "x"), "weight_of": (1,), "order_key": (ev.col.node,),
+                "widest": (start,), "landmarks": (start,), "busiest": (2,), "ask": ([(1, 3)],),
+                "iterate": (start, lambda x: x.distinct()),
                 "by_name": (start.select(node=start.node, label=start.node), "x"),
             }.items():  # fmt: skip
                 yield Call(name, getattr(g, name), args, then=self._install)
@@ -104,6 +116,22 @@ class Graphs(Scene):
 
 def test_200_misused_graphs() -> None:
     assert misuse(1, 200, Graphs) == Counter()
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "code"),
+    [("iterate", ({}, lambda x: x), "E_TYPE"), ("ask", (5,), "E_TYPE"), ("ask", ([5],), "E_TYPE")],
+)
+def test_what_was_a_raw_error(name: str, args: tuple[Any, ...], code: str) -> None:
+    scene = Graphs()
+    with pytest.raises(ev.EverviewError, match=code):
+        getattr(scene.graphs[1], name)(*args)
+
+
+def test_a_label_of_minus_signs_is_no_number() -> None:
+    edge = ev.connect().table("e", {"src": int, "dst": int, "kind": int})
+    with pytest.raises(ev.EverviewError, match="E_RPQ"):
+        Graph(edge, label="kind").rpq("'--5'")
 
 
 @pytest.mark.slow

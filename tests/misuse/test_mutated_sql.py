@@ -221,6 +221,38 @@ def test_statements_that_end_too_soon_or_too_late(text: str) -> None:
         session().sql(text)
 
 
+LONG = "9" * 5000
+"""More digits than Python reads."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"SELECT setval('q1'{more}) AS x" for more in ("", ", NULL", ", 'x'", ", 1.5", ", -x", ", 2 + 1", ", 99")),
+        *(f"SELECT setval('q1', 3, {more}) AS x" for more in ("5", "maybe", "true, 4")),
+        *(f"SELECT {call} AS x" for call in ("nextval('q1', 2)", "lastval(3)", "random(3)", "gen_random_uuid(1)")),
+        *(f"ALTER SEQUENCE q1 RESTART {number}" for number in ("1.5", "1e3", "99", "WITH -3", LONG)),
+        *(f"SELECT a FROM t AS OF {number}" for number in ("\u00b2", LONG)),
+        *(f"SELECT a FROM t {part} {LONG}" for part in ("LIMIT", "OFFSET", "ORDER BY", "GROUP BY")),
+        f"SELECT setval('q1', {LONG})",
+        f"CREATE SEQUENCE q2 START {LONG}",
+        f"CREATE TABLE x (m char({LONG}))",
+        f"SELECT a FROM t FETCH FIRST {LONG} ROWS ONLY",
+        f"SELECT jsonb_path_query('[1]', 'strict $[{LONG}]')",
+        "SELECT lpad('x', 99999999999) AS x",
+        "SELECT rpad(s, 99999999999) AS x FROM t",
+        "SELECT format('%99999999999s', 'x') AS x",
+    ],
+)
+def test_numbers_that_are_none_or_too_large(text: str) -> None:
+    db = session()
+    db.sql("CREATE SEQUENCE q1 START 5 MINVALUE 1 MAXVALUE 9")
+    with pytest.raises(ev.EverviewError) as raised:
+        db.sql(text).rows()
+    assert raised.value.code != "E_INTERNAL"
+    assert db.sql("SELECT nextval('q1') AS x").rows() == [(5,)]
+
+
 @pytest.mark.parametrize("over", ["", " OVER ()", " FILTER (WHERE a > 0) OVER ()", " FILTER (WHERE a > 0)"])
 @pytest.mark.parametrize("name", ["max", "sum", "avg", "min", "bool_and", "first_value", "string_agg", "array_agg"])
 def test_only_count_takes_a_star(name: str, over: str) -> None:

@@ -350,3 +350,18 @@ def test_a_serial_column_begins_again_with_its_table(how: str) -> None:
             db.sql("DROP TABLE n")
         else:
             db["n"].drop()
+
+
+def test_a_sequence_is_in_use_by_its_whole_name() -> None:
+    """`seq` is a part of the name `p_n_seq`, and another sequence; how a name is spelled makes no difference."""
+    db = ev.connect()
+    db.sql("CREATE SEQUENCE seq; CREATE TABLE p (n serial, m int)")
+    db.sql("DROP SEQUENCE seq")
+    db.sql("CREATE SEQUENCE seq; CREATE TABLE q (m int DEFAULT nextval('SEQ') + 1)")
+    for name in ("seq", "p_n_seq"):
+        with pytest.raises(ev.EverviewError, match="E_IN_USE"):
+            db.sql(f"DROP SEQUENCE {name}")
+    db.sql("INSERT INTO q DEFAULT VALUES")
+    db.sql("CREATE TABLE r (m int DEFAULT nextval('seq'::regclass), k int)")  # as dumps have it
+    db.sql("INSERT INTO r (k) VALUES (1)")
+    assert (db["q"].rows(), db["r"].rows()) == ([(2,)], [(2, 1)])

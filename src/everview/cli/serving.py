@@ -166,6 +166,6 @@ def _session(options: dict[str, Any]) -> Iterator[Session]:
     more: dict[str, Any] = {"trust": trust} if state else {}
     if "history" in options:
         said = options["history"]
-        more["history"] = int(said) if isinstance(said, str) and said.strip().isdigit() else said
+        more["history"] = int(said) if isinstance(said, str) and said.strip().isdecimal() else said
     with everview.connect(state, files=bool(options.get("files")), **more) as session:
         yield session

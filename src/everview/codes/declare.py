@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from everview.codes.digits import whole_number
 from everview.codes.intervals import Interval
 from everview.codes.scalars import DIGITS, shown
 from everview.errors import InputError, did_you_mean
@@ -164,7 +165,7 @@ def _from_name(name: str) -> DataType:
         return _from_name(text[:-1]).optional()
     scaled = re.fullmatch(r"[dD]ecimal\(\s*(\d+)\s*\)", text)
     if scaled:
-        return _decimal(int(scaled[1]))
+        return _decimal(whole_number(scaled[1]))
     if text.startswith("tuple(") and text.endswith(")"):
         return DataType("tuple", items=tuple(map(_from_name, _split(text[6:-1]))))
     found = _compound(text)
@@ -187,10 +188,10 @@ def _compound(text: str) -> DataType | None:
             return array(_from_name(inside[0]))
         case "map", 2:
             return mapping(_from_name(inside[0]), _from_name(inside[1]))
-        case "char", 1 if inside[0].isdigit():
-            return char(int(inside[0]))
-        case "numeric", 2 if inside[0].isdigit() and inside[1].isdigit():
-            return checked_numeric(int(inside[0]), int(inside[1]))
+        case "char", 1 if inside[0].isdecimal():
+            return char(whole_number(inside[0]))
+        case "numeric", 2 if inside[0].isdecimal() and inside[1].isdecimal():
+            return checked_numeric(whole_number(inside[0]), whole_number(inside[1]))
         case "struct", _ if inside and all(len(p.split(None, 1)) == 2 for p in inside):
             pairs = [part.split(None, 1) for part in inside]
             return struct(tuple(n for n, _ in pairs), tuple(_from_name(t) for _, t in pairs))

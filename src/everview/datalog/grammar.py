@@ -26,6 +26,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 from lark.exceptions import VisitError
 
+from everview.codes.digits import whole_number
 from everview.datalog import modules, variants
 from everview.datalog.syntax import (
     AGGREGATES,
@@ -388,7 +389,7 @@ class _Reader(Transformer[Any, Any]):
 
     def number(self, meta: Any, parts: list[Any]) -> Any:
         token = parts[0]
-        return Const(int(token) if token.type == "INT" else float(token), place=_place(meta))
+        return Const(whole_number(str(token)) if token.type == "INT" else float(token), place=_place(meta))
 
     def string(self, meta: Any, parts: list[Any]) -> Any:
         try:

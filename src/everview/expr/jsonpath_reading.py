@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everview.codes.digits import whole_number
 from everview.expr import jsonpath as steps
 from everview.expr.jsonpath import Bounds, Item, Path, Run, Step, Truth, items
 
@@ -175,7 +176,7 @@ class _Parser:
         if kind == "word" and text in ("true", "false", "null"):
             return ("path", _constant({"true": True, "false": False, "null": None}[text]))
         if kind == "number":
-            return ("path", _constant(int(text) if text.isdigit() else Decimal(text)))
+            return ("path", _constant(int(text) if text.isdecimal() and len(text) < 4000 else Decimal(text)))
         if kind == "text":
             return ("path", _constant(json.loads(text)))
         raise PathSyntax(f"{text!r} is not expected")
@@ -239,10 +240,10 @@ class _Parser:
     def whole(self) -> int:
         minus = self.take("-") is not None
         kind, text = self.peek()
-        if kind != "number" or not text.isdigit():
+        if kind != "number" or not text.isdecimal():
             raise PathSyntax(f"a whole number is expected before {text!r}")
         self.at += 1
-        return -int(text) if minus else int(text)
+        return -whole_number(text) if minus else whole_number(text)
 
 
 def _constant(value: Item) -> Step:

@@ -37,6 +37,9 @@ from everview.kernels.expressions.scalars import (
 )
 from everview.types import DataType
 
+MOST_LETTERS = 64 * 1024 * 1024
+"""Letters in a text that a function makes: more is a slip that would fill the memory."""
+
 SPACE = " \t\n\r\v\f"
 
 
@@ -158,6 +161,8 @@ def _rpad(text: str, width: int, fill: str = " ") -> str:
 def _padding(width: int, fill: str) -> str:
     if width <= 0 or not fill:
         return ""
+    if width > MOST_LETTERS:
+        raise RowFailure(ERROR_OVERFLOW)
     return (fill * (width // len(fill) + 1))[:width]
 
 

@@ -115,10 +115,18 @@ class Graph:
         _check_has(x, "node")
         return x.join(e, x.node == e[near]).select(node=e[far], **kept)
 
-    def iterate(self, start: Collection, body: Callable[[Collection], Collection], **how: Any) -> Collection:
+    def iterate(
+        self,
+        start: Collection,
+        body: Callable[[Collection], Collection],
+        priority: Any = None,
+        max_rounds: int | None = None,
+        at_limit: Literal["error", "stop"] = "error",
+        queued: bool = False,
+    ) -> Collection:
         """`start.iterate(body, ...)`, kept in little memory if that is what the graph was made for."""
-        order = {"priority": None, "max_rounds": None, "at_limit": "error", **how}
-        return loops.iterate(start, body, **order, lean=self.lean)
+        _check_has(start)
+        return loops.iterate(start, body, priority, max_rounds, at_limit, queued, self.lean)
 
     def nodes_of(self, given: Collection, what: str) -> Collection:
         """(node): the rows of a parameter that holds nodes, each once; NULL is none."""
@@ -412,7 +420,8 @@ def _check_column(edges: Collection, name: Any) -> None:
 def _check_has(given: Any, *names: str) -> None:
     """Refuse what is no collection with these columns."""
     if not isinstance(given, Collection):
-        raise PlanError("E_TYPE", f"{given!r} is not a collection", f"give one with columns {', '.join(names)}")
+        hint = f"give one with columns {', '.join(names)}" if names else "a table or a view is one"
+        raise PlanError("E_TYPE", f"{given!r} is not a collection", hint)
     for name in names:
         _check_column(given, name)
 

@@ -91,6 +91,8 @@ def ask(g: Graph, pairs: Iterable[tuple[Any, Any]], index: View | None) -> list[
         raise PlanError("E_TYPE", f"ask adds up whole numbers, and {g.weight} is {kind}", "g.distance takes it")
     if isinstance(pairs, Collection):
         raise PlanError("E_TYPE", "ask answers pairs that are given as values", "g.distance keeps those of a table")
+    if not isinstance(pairs, Iterable):
+        raise PlanError("E_TYPE", f"pairs must be a list of tuples, not {pairs!r}", 'g.ask([("a", "b")])')
     return Search(g, edges, index).answers(list(pairs))
 
 

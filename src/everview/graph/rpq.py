@@ -10,6 +10,7 @@ are left to the other moves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,6 @@ def _value(g: Graph, name: str | None, text: str | None) -> Any:
     kind = g.edges.schema()[name].kind
     if kind == "str":
         return lit(text)
-    if kind == "int" and text.lstrip("-").isdigit():
+    if kind == "int" and re.fullmatch(r"-?[0-9]{1,30}", text):
         return lit(int(text))
     raise PlanError("E_RPQ", f"the label {text!r} does not fit the column {name} {kind}", "labels are str or int")

@@ -113,4 +113,4 @@ def name_of(source: Any) -> str:
         raise InputError(
             "E_NAME", f"no table name can be inferred from {os.fspath(path)!r}", 'give one: db.read(path, "name")'
         )
-    return f"t{found}" if found[0].isdigit() else found
+    return f"t{found}" if found[0].isdecimal() else found

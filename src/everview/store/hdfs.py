@@ -113,7 +113,7 @@ class HdfsFiles(Files):
             if entry["type"] == "FILE" and not name.startswith("."):
                 found[name] = now - entry["modificationTime"] / 1000
             elif name.endswith(STATES):
-                states = [e for e in self._entries(name) if e["pathSuffix"].isdigit()]
+                states = [e for e in self._entries(name) if e["pathSuffix"].isdecimal()]
                 last = max(states, key=lambda e: int(e["pathSuffix"]), default=None)
                 if last is not None and last["length"]:
                     found[name.removesuffix(STATES)] = now - last["modificationTime"] / 1000
@@ -172,7 +172,7 @@ class HdfsFiles(Files):
         return numbers[-1:] == [number]
 
     def _numbers(self, name: str) -> list[int]:
-        return sorted(int(e["pathSuffix"]) for e in self._entries(name + STATES) if e["pathSuffix"].isdigit())
+        return sorted(int(e["pathSuffix"]) for e in self._entries(name + STATES) if e["pathSuffix"].isdecimal())
 
     # requests
 

@@ -134,7 +134,7 @@ def _bare(text: str, form: Template) -> str:
         least = max((i + 1 for i, s in enumerate(digits) if s == "0"), default=0)
         at = text.index(".") + 1
         end = at
-        while end < len(text) and text[end].isdigit():
+        while end < len(text) and text[end].isdecimal():
             end += 1
         fraction = text[at:end]
         while len(fraction) > least and fraction.endswith("0"):

@@ -100,7 +100,7 @@ def _expanded(match: Match, by: str) -> str:
         sign = found[1]
         if sign == "&" or sign == "0":
             return match.texts[0]
-        if sign.isdigit():
+        if sign.isdecimal():
             return match.texts[int(sign)] if int(sign) < len(match.texts) else ""
         return "\\" if sign == "\\" else f"\\{sign}"
 

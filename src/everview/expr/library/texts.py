@@ -12,15 +12,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from everview.codes.digits import whole_number
 from everview.expr.library.routines import Shelf
-from everview.expr.texts import CASTS, RowFailure
+from everview.expr.texts import CASTS, MOST_LETTERS, RowFailure
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DOMAIN, ERROR_OVERFLOW
 from everview.types import STR
 
 SHELF = Shelf()
-
-MOST_LETTERS = 64 * 1024 * 1024
-"""Letters in a text that a function makes: more is a slip that would fill the memory."""
 
 
 def written(value: Any) -> str:
@@ -112,11 +110,13 @@ def _format(template: str | None, *values: Any) -> str | None:
             result.append("%")
             continue
         if "*" in match[0]:
-            following = int(width_at) if width_at else following + 1
+            following = whole_number(width_at) if width_at else following + 1
             width = _nth(values, following)
-        following = int(position) if position else following + 1
+        following = whole_number(position) if position else following + 1
         text = _specified(kind, _nth(values, following))
-        size = int(width or 0)
+        size = whole_number(width) if isinstance(width, str) else int(width or 0)
+        if abs(size) > MOST_LETTERS:
+            raise RowFailure(ERROR_OVERFLOW)
         result.append(text.ljust(abs(size)) if minus or size < 0 else text.rjust(size))
     if "%" in template[last:]:
         raise RowFailure(ERROR_DOMAIN)

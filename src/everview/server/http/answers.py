@@ -166,6 +166,6 @@ def number_in(request: Request, name: str) -> int | None:
     found = request.query_params.get(name)
     if found is None:
         return None
-    if not found.isascii() or not found.isdigit() or len(found) > 18:
+    if not found.isascii() or not found.isdecimal() or len(found) > 18:
         raise InputError("E_MESSAGE", f"{name}={found[:40]} is not a time", "give a number, such as an answer's time")
     return int(found)

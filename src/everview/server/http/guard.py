@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from everview.codes.digits import whole_number
 from everview.errors import EverviewError, InputError
 from everview.server.identity import Identity
 from everview.server.settings import Settings, is_local
@@ -80,7 +81,7 @@ class Guard:
         if "origin" in headers:
             self._check_origin(headers["origin"], headers.get("host", ""), scope)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self.settings.message:
+        if not length.isdecimal() or whole_number(length) > self.settings.message:
             raise TooLong("the request")
         if scope["type"] == "http" and scope["path"] not in OPEN:
             self.let_in(*_credentials(headers))

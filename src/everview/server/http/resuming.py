@@ -43,7 +43,7 @@ def resumed(feeds: Feeds, incarnation: str, wanted: Wanted, token: str) -> Wante
     session = feeds.session
     name, _, rest = token.partition(".")
     identity, _, time = rest.rpartition(".")
-    if not identity or not time.isascii() or not time.isdigit() or len(time) > 18:
+    if not identity or not time.isascii() or not time.isdecimal() or len(time) > 18:
         return replace(wanted, since=None, reason="token")
     if name != incarnation:
         return replace(wanted, since=None, reason="database")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.server.pg.answers import Answer, Column
 from everview.server.pg.client import Client, Cursor
@@ -101,8 +102,8 @@ class _Fetch:
     @staticmethod
     def _number(words: Reader) -> int | None:
         sign = -1 if words.next_is("-") else 1
-        if words.more() and words.words[words.at].kind == "number" and words.words[words.at].text.isdigit():
-            return sign * int(words.take("a number").text)
+        if words.more() and words.words[words.at].kind == "number" and words.words[words.at].text.isdecimal():
+            return sign * whole_number(words.take("a number").text)
         return None
 
     def window(self) -> tuple[int, int, int]:

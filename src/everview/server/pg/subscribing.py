@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.codes.digits import whole_number
 from everview.errors import EverviewError, InputError, StoppedError, did_you_mean
 from everview.server.pg import messages
 from everview.server.pg.answers import Answer, Column, RowWriter
@@ -138,10 +139,10 @@ def _flag(words: Reader) -> bool:
 
 def _time(words: Reader) -> int:
     word = words.take("a time")
-    if not word.text.isdigit():
+    if not word.text.isdecimal():
         words.at -= 1
         raise words.error("a time is a whole number", "times are counted from 0, one for each transaction")
-    return int(word.text)
+    return whole_number(word.text)
 
 
 def _seconds(words: Reader) -> float:

@@ -246,4 +246,4 @@ def _checkpoint(path: str) -> tuple[str | None, bool]:
         identity = str(json.loads(files.read("metadata"))["id"])
     except FileNotFoundError:
         return None, False
-    return identity, any(name.isdigit() for name in files.list("commits"))
+    return identity, any(name.isdecimal() for name in files.list("commits"))

@@ -395,7 +395,7 @@ class WorkerShards:
         """All that the store has at a version: the newest checkpoint before it, and the commits since."""
         if self._known.version == version:
             return self._known
-        versions = [int(n) for n in self.files.list(CHECKPOINT) if n.isdigit() and int(n) <= version]
+        versions = [int(n) for n in self.files.list(CHECKPOINT) if n.isdecimal() and int(n) <= version]
         found = Manifest()
         if versions:
             name = numbered(CHECKPOINT, max(versions))
@@ -466,7 +466,7 @@ class WorkerShards:
         """Let go of all shards, if this process was not asked for a while and another has moved them on."""
         if time.monotonic() - self._used > self._forget and self._held and self._busy.acquire(blocking=False):
             try:
-                newest = max((int(n) for n in self.files.list(LOG) if n.isdigit()), default=0)
+                newest = max((int(n) for n in self.files.list(LOG) if n.isdecimal()), default=0)
                 if any(held.version < newest for held in self._held.values()):
                     for number in list(self._held):
                         self._drop(number)

@@ -23,6 +23,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError
 
+from everview.codes.digits import whole_number
 from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
@@ -280,9 +281,9 @@ def _bind(tree: exp.Expr, made: FunctionMade, compiler: Compiler, scope: Scope) 
 def _number(parameter: exp.Expr, made: FunctionMade, scope: Scope, compiler: Compiler) -> None:
     """$1: the first parameter, whatever it is called; it stands for its column from now on."""
     number = parameter.name
-    if not number.isdigit() or not 1 <= int(number) <= len(made.parameters):
+    if not number.isdecimal() or not 1 <= whole_number(number) <= len(made.parameters):
         raise compiler.source.error(parameter, "E_PARAMETER", f"there is no parameter ${number}")
-    name = made.parameters[int(number) - 1][0] or f"${number}"
+    name = made.parameters[whole_number(number) - 1][0] or f"${number}"
     parameter.replace(exp.column(name, table=made.name))
 
 

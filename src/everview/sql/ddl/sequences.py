@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import TokenType, exp
 
+from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.session.names.entries import SequenceDropped, SequenceMade
 from everview.sql.ddl import schemas
+from everview.sql.dml import missing
 from everview.sql.scalar.names import spelled
 from everview.sql.text import parts
 from everview.sql.text.places import Source
@@ -48,9 +50,9 @@ def _whole(node: Any, otherwise: int, source: Source) -> int:
         return otherwise
     sign = -1 if isinstance(node, exp.Neg) else 1
     inside = node.this if isinstance(node, exp.Neg) else node
-    if not isinstance(inside, exp.Literal) or inside.is_string or not inside.name.isdigit():
+    if not isinstance(inside, exp.Literal) or inside.is_string or not inside.name.isdecimal():
         raise source.error(node, "E_TYPE", "a sequence takes whole numbers", "START WITH 1")
-    return sign * int(inside.name)
+    return sign * whole_number(inside.name)
 
 
 def of_column(sql: Statements, found: Declared, column: str, made: SequenceMade) -> str:
@@ -94,8 +96,18 @@ def alter(sql: Statements, words: Words) -> None:
     words.need("RESTART")
     words.next_is("WITH")
     made = known[name]
-    number = int(words.take("a number", TokenType.NUMBER)) if words.at < len(words.tokens) else made.start
+    number, at = made.start, words.at
+    if words.at < len(words.tokens):
+        sign = -1 if words.next_is("-") else 1
+        text = words.take("a number", TokenType.NUMBER)
+        if not text.isdecimal():
+            words.at = at
+            raise words.error(f"a sequence takes whole numbers, not {text}", "RESTART WITH 1", "E_TYPE")
+        number = sign * whole_number(text)
     words.end()
+    if not made.least <= number <= made.most:
+        words.at = at
+        raise words.error(f"{number} is not between {made.least} and {made.most}", code="E_RANGE")
     if not sql.dry:
         sql.core.defaults.put(name, number - made.step)
         sql.core.transactions.commit_empty()
@@ -112,7 +124,9 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             if optional:
                 continue
             raise source.error(target, "E_NAME", f"there is no sequence {name}", did_you_mean(name, known))
-        users = [f"{t}.{c}" for (t, c), text in sql.core.catalog.defaults.items() if name in text]
+        users = [
+            f"{t}.{c}" for (t, c), text in sql.core.catalog.defaults.items() if name in missing.sequences(sql, text)
+        ]
         if users and not cascade:
             what = f"the sequence {name} is used by {', '.join(users)}"
             raise source.error(target, "E_IN_USE", what, "drop those defaults first")

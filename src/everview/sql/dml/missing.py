@@ -20,7 +20,7 @@ from everview.expr.evaluate import ERRORS, evaluate
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
-from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY_ALWAYS, Missing
+from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY_ALWAYS, Missing, heard
 from everview.session.table import Table
 from everview.sql.answers.result import Row
 from everview.sql.dml import volatile
@@ -92,6 +92,14 @@ def parsed(text: str) -> exp.Expr:
     assert isinstance(tree, exp.Select)
     item: exp.Expr = tree.expressions[0]
     return item
+
+
+def sequences(sql: Statements, said: str) -> set[str]:
+    """The sequences that number a column's missing values, by what it says about them."""
+    missing = heard(said)
+    if missing.kind == DEFAULT:
+        return volatile.sequences_of(sql, parsed(missing.text)) if volatile.mentioned(missing.text) else set()
+    return set() if missing.kind == ALWAYS else {missing.text}
 
 
 def _computed(sql: Statements, text: str, target: DataType) -> Any:

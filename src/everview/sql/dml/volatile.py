@@ -13,15 +13,25 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.codes.digits import whole_number
 from everview.errors import InputError, did_you_mean
 from everview.sql.scalar.names import spelled
-from everview.sql.text import tokens
+from everview.sql.text import parts, tokens
 from everview.sql.text.places import Source
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 NAMES = frozenset({"nextval", "currval", "lastval", "setval", "gen_random_uuid", "uuid_generate_v4", "random"})
+
+ARGUMENTS = {"nextval": (1, 1), "currval": (1, 1), "setval": (2, 3)}
+"""How many arguments they take; others take none."""
+
+EXAMPLES = {name: f"{name}()" for name in NAMES} | {
+    "nextval": "nextval('t_id_seq')",
+    "currval": "currval('t_id_seq')",
+    "setval": "setval('t_id_seq', 5)",
+}
 
 _NEXTVAL = re.compile(r"nextval\('([^']+)'(?:::regclass)?\)", re.IGNORECASE)
 
@@ -69,6 +79,12 @@ def sequence(sql: Statements, name: str) -> str:
     return exact
 
 
+def sequences_of(sql: Statements, tree: exp.Expr) -> set[str]:
+    """The sequences that an expression asks."""
+    named = [_argument(call) for call in calls(tree) if _name(call) in ARGUMENTS]
+    return {spelled(name.strip('"').removeprefix("public."), sql.core.catalog.sequences) for name in named}
+
+
 def replaced(sql: Statements, tree: exp.Expr) -> exp.Expr:
     """A tree with the calls' values in their places."""
     return _with(tree, lambda call: _valued(sql, call))
@@ -81,7 +97,10 @@ def stood_in(sql: Statements, tree: exp.Expr) -> exp.Expr:
 
 def _with(tree: exp.Expr, made: object) -> exp.Expr:
     for call in calls(tree):
+        words = tokens.words_of(call)
         new = made(call)  # type: ignore[operator]
+        parts.understood(call)
+        new.meta[tokens.STOOD_FOR] = words
         if call is tree:
             return new  # type: ignore[no-any-return]
         call.replace(new)
@@ -90,11 +109,23 @@ def _with(tree: exp.Expr, made: object) -> exp.Expr:
 
 def _example(sql: Statements, call: exp.Expr) -> exp.Expr:
     name = _name(call)
+    _check_count(name, call)
     if name in ("nextval", "currval", "setval"):
-        sequence(sql, _argument(call))
+        found = sequence(sql, _argument(call))
+        if name == "setval":
+            _setting(sql, call, found)
     if name in ("gen_random_uuid", "uuid_generate_v4"):
         return exp.cast(exp.Literal.string(str(uuid.UUID(int=0))), "uuid")
     return exp.Literal.number("1e0") if name == "random" else exp.Literal.number(1)
+
+
+def _check_count(name: str, call: exp.Expr) -> None:
+    """Refuse a call with more or fewer arguments than it takes."""
+    given = len([node for node in call.iter_expressions() if isinstance(node, exp.Expr)])
+    least, most = ARGUMENTS.get(name, (0, 0))
+    if not least <= given <= most:
+        takes = f"{least} or {most} arguments" if least != most else f"{most} argument{'s' * (most != 1)}"
+        raise InputError("E_ARITY", f"{name} takes {takes}, not {given}", f"for example {EXAMPLES[name]}")
 
 
 def _argument(call: exp.Expr) -> str:
@@ -109,6 +140,7 @@ def _argument(call: exp.Expr) -> str:
 
 def _valued(sql: Statements, call: exp.Expr) -> exp.Expr:
     name, defaults = _name(call), sql.core.defaults
+    _check_count(name, call)
     if name in ("gen_random_uuid", "uuid_generate_v4"):
         return exp.cast(exp.Literal.string(str(uuid.uuid4())), "uuid")
     if name == "random":
@@ -121,15 +153,25 @@ def _valued(sql: Statements, call: exp.Expr) -> exp.Expr:
         return _number(defaults.next(found)[0], found)
     if name == "currval":
         return _number(defaults.given_here(found), found)
-    new = (
-        int(call.expressions[1].name)
-        if not isinstance(call.expressions[1], exp.Neg)
-        else -int(call.expressions[1].this.name)
-    )
-    called = len(call.expressions) < 3 or call.expressions[2].sql().upper() == "TRUE"
-    made = sql.core.catalog.sequences[found]
-    defaults.put(found, new if called else new - made.step)
+    new, called = _setting(sql, call, found)
+    defaults.put(found, new if called else new - sql.core.catalog.sequences[found].step)
     return _number(new, found)
+
+
+def _setting(sql: Statements, call: exp.Expr, name: str) -> tuple[int, bool]:
+    """What setval says: a number, and whether that counts as given already."""
+    given, *more = call.expressions[1:]
+    sign = 1
+    while isinstance(given, exp.Neg | exp.Paren):
+        sign, given = -sign if isinstance(given, exp.Neg) else sign, given.this
+    if not isinstance(given, exp.Literal) or given.is_string or not given.name.isdecimal():
+        raise InputError("E_TYPE", f"setval takes a whole number, not {call.expressions[1].sql()}", EXAMPLES["setval"])
+    if more and not isinstance(more[0], exp.Boolean):
+        raise InputError("E_TYPE", f"setval takes true or false, not {more[0].sql()}", "setval('t_id_seq', 5, false)")
+    new, made = sign * whole_number(given.name), sql.core.catalog.sequences[name]
+    if not made.least <= new <= made.most:
+        raise InputError("E_RANGE", f"{new} is not between {made.least} and {made.most}, the range of {name}")
+    return new, not more or bool(more[0].this)
 
 
 def _number(value: int | str | None, what: str) -> exp.Expr:

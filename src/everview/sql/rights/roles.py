@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import TokenType
 
+from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.session.rights.access import NO_RIGHTS, forbidden
 from everview.session.rights.acting import WHO, Principal
@@ -360,7 +361,7 @@ def _value(words: Words) -> Any:
         return False
     negative = words.next_is("-")
     text = words.take("a value", TokenType.NUMBER)
-    return (-1 if negative else 1) * (int(text) if text.isdigit() else float(text))
+    return (-1 if negative else 1) * (whole_number(text) if text.isdecimal() else float(text))
 
 
 def _number(words: Words) -> float:

@@ -276,7 +276,7 @@ def _no_interval(node: exp.Interval, text: str, source: Source) -> PlanError:
     for amount, unit in zip(words[::2], words[1::2], strict=True):
         if intervals.unit_name(unit) is None:
             return source.refuse(node, f"there is no unit {unit!r}", _UNITS)
-        if not amount.lstrip("+-").replace(".", "", 1).isdigit():
+        if not amount.lstrip("+-").replace(".", "", 1).isdecimal():
             return source.refuse(node, f"{amount!r} is not a number of {intervals.unit_name(unit)}s")
     return source.refuse(node, "this interval is not understood", "write interval '3' day or interval '1 year 2 hours'")
 

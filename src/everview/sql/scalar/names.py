@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.sql.text.places import Source
 from everview.types import (
@@ -89,12 +90,18 @@ def data_type(kind: exp.DataType, source: Source) -> DataType:
     return found
 
 
+MOST_LETTERS = 10_485_760
+"""of a char(n), as in PostgreSQL"""
+
+
 def _char(kind: exp.DataType, source: Source) -> DataType:
-    sizes = [int(p.this.name) for p in kind.expressions]
+    sizes = [whole_number(p.this.name) if p.this.name.isdecimal() else 0 for p in kind.expressions]
     if not sizes:
         return char(0 if kind.this == _T.BPCHAR else 1)
     if sizes[0] < 1:
         raise source.refuse(kind, "a char has one letter at least")
+    if sizes[0] > MOST_LETTERS:
+        raise source.error(kind, "E_RANGE", f"a char has {MOST_LETTERS} letters at most", "text has no limit")
     return char(sizes[0])
 
 
@@ -108,7 +115,7 @@ def _varchar(kind: exp.DataType, source: Source) -> DataType:
 def most_letters(kind: exp.DataType) -> int | None:
     """The n of varchar(n)."""
     sized = kind.this in (_T.VARCHAR, _T.NVARCHAR) and kind.expressions
-    return int(kind.expressions[0].this.name) if sized and kind.expressions[0].this.is_int else None
+    return whole_number(kind.expressions[0].this.name) if sized and kind.expressions[0].this.is_int else None
 
 
 def _array(kind: exp.DataType, source: Source) -> DataType:
@@ -170,7 +177,7 @@ def _named(kind: exp.DataType, source: Source) -> DataType:
 
 def _decimal(kind: exp.DataType, source: Source) -> DataType:
     texts = [str(p.this.name) for p in kind.expressions]
-    if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in texts):
+    if not all(text.isascii() and text.isdecimal() and len(text) < 10 for text in texts):
         raise source.refuse(kind, f"{kind.sql('postgres')} says no number of digits", "write decimal(18, 2)")
     sizes = [int(text) for text in texts]
     if sizes and sizes[0] > MOST_DIGITS:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.codes.digits import whole_number
 from everview.expr.nodes import Literal
 from everview.plan.nodes import ONE_ROW
 from everview.sql.scalar.scalars import Scalars
@@ -51,7 +52,7 @@ def count(clause: exp.Expr | None, compiler: Compiler) -> int | None:
 
 def _constant(value: exp.Expr, compiler: Compiler) -> int | None:
     source = compiler.source
-    if isinstance(value, exp.Literal) and value.name.isdigit() and int(value.name) >= 2**63:
+    if isinstance(value, exp.Literal) and value.name.isdecimal() and whole_number(value.name) >= 2**63:
         raise source.error(value, "E_RANGE", f"{value.name} is too large", "leave LIMIT out for all rows")
     if value.find(exp.Column, exp.Query) is not None:
         raise _refused(value, source)

@@ -74,7 +74,7 @@ def keep(condition: exp.Expr, scalars: Scalars) -> bool:
 
 def _whole(item: exp.Expr, value: Expr, scalars: Scalars) -> int | None:
     sign, literal = (-1, item.this) if isinstance(item, exp.Neg) else (1, item)
-    if not isinstance(literal, exp.Literal) or not (literal.name.isascii() and literal.name.isdigit()):
+    if not isinstance(literal, exp.Literal) or not (literal.name.isascii() and literal.name.isdecimal()):
         return None
     number = sign * int(literal.name) if len(literal.name) < 20 else 2**63
     return number if -(2**63) < number < 2**63 else None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from everview.codes.digits import whole_number
 from everview.codes.interner import Interner
 from everview.dataflow.lending import is_guest
 from everview.errors import did_you_mean
@@ -402,7 +403,7 @@ class Compiler:
         return key, below.bind(key)
 
     def _numbered(self, key: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
-        number = int(key.name) if key.name.isdigit() else 0
+        number = whole_number(key.name) if key.name.isdecimal() else 0
         if not 1 <= number <= len(items):
             raise self.source.error(key, "E_RANGE", f"there is no output number {key.name}", f"there are {len(items)}")
         item = items[number - 1]
@@ -480,7 +481,7 @@ class Compiler:
         """An output by number or name, else an expression over the input."""
         if isinstance(key, exp.Literal) and not key.is_string:
             self._numbered(key, [exp.Null()] * len(items))
-            return items[int(key.name) - 1][1]
+            return items[whole_number(key.name) - 1][1]
         if isinstance(key, exp.Column) and not key.table:
             named = [e for name, e in items if name.lower() == key.name.lower()]
             if named:
@@ -498,7 +499,7 @@ class Compiler:
             key = ordered.this
             if isinstance(key, exp.Literal) and not key.is_string:
                 self._numbered(key, [exp.Null()] * len(query.names))
-                at = int(key.name) - 1
+                at = whole_number(key.name) - 1
             else:
                 names = [n.lower() for n in query.names]
                 if not isinstance(key, exp.Column) or key.table or key.name.lower() not in names:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import TokenType
 
 from everview import io
+from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.sql.answers.files import forbidden
 from everview.sql.ddl.definitions import columns_of
@@ -150,7 +151,7 @@ def _options(words: Words) -> dict[str, Any]:
         token = words.tokens[words.at] if words.at < len(words.tokens) else None
         text = words.take("a value")
         if token is not None and token.token_type == TokenType.NUMBER:
-            found[name] = int(text) if text.isdigit() else float(text)
+            found[name] = whole_number(text) if text.isdecimal() else float(text)
         else:
             found[name] = {"TRUE": True, "FALSE": False}.get(text.upper(), text)
         if words.next_is(")"):

@@ -29,6 +29,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
+from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.sql.select.choice import hinted
 from everview.sql.text import complaints, foreign
@@ -200,8 +201,8 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             _note_limit(words, tokens, i + 1, notes, remove)
         elif words[i] == "[" and words[i + 1 : i + 2] == ["SIZE"] and i:
             notes.windows[tokens[i - 1].start] = _window(words, tokens, i, remove)
-        elif words[i : i + 2] == ["AS", "OF"] and tokens[i + 2 : i + 3] and words[i + 2].isdigit() and depth == 0:
-            notes.as_of = int(words[i + 2])
+        elif words[i : i + 2] == ["AS", "OF"] and tokens[i + 2 : i + 3] and words[i + 2].isdecimal() and depth == 0:
+            notes.as_of = whole_number(words[i + 2])
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
         elif words[i : i + 2] == ["TABLE", "("] and words[i + 2 : i + 3] and words[i + 2] in _WINDOWS:
@@ -263,7 +264,7 @@ def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, re
     """(ERROR AT RECURSION LIMIT n) or (RETURN AT RECURSION LIMIT n)"""
     form = words[at + 1 : at + 7]
     known = len(form) == 6 and form[0] in ("ERROR", "RETURN") and form[1:4] == ["AT", "RECURSION", "LIMIT"]
-    if not known or not form[4].isdigit() or form[5:] != [")"] or at + 7 >= len(tokens):
+    if not known or not form[4].isdecimal() or form[5:] != [")"] or at + 7 >= len(tokens):
         token = tokens[at]
         raise SqlError(
             "E_SYNTAX",
@@ -272,7 +273,7 @@ def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, re
             token.line,
             token.col,
         )
-    notes.limits[tokens[at + 7].start] = (form[0].lower(), int(form[4]))
+    notes.limits[tokens[at + 7].start] = (form[0].lower(), whole_number(form[4]))
     remove(at, at + 6)
 
 
@@ -307,13 +308,13 @@ def _window(words: list[str], tokens: list[Token], at: int, remove: Remove) -> T
     unit = unit[:-1] if unit.endswith("s") else unit
     partition = tokens[at + 5 : end]
     names = tuple(t.text for t in partition if t.token_type != TokenType.COMMA)
-    good = bool(inside) and inside[0].isdigit() and int(inside[0]) > 0 and words[end] == "]"
+    good = bool(inside) and inside[0].isdecimal() and whole_number(inside[0]) > 0 and words[end] == "]"
     if good and unit in SECONDS and len(inside) == 2:
         remove(at, end)
-        return TableWindow(microseconds=int(inside[0]) * SECONDS[unit] * 1_000_000)
+        return TableWindow(microseconds=whole_number(inside[0]) * SECONDS[unit] * 1_000_000)
     if good and unit == "tuple" and (len(inside) == 2 or (inside[2] == "PARTITION BY" and names)):
         remove(at, end)
-        return TableWindow(tuples=int(inside[0]), partition=names)
+        return TableWindow(tuples=whole_number(inside[0]), partition=names)
     raise SqlError(
         "E_SYNTAX",
         "this window on a table is not understood",

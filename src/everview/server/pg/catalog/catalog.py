@@ -239,7 +239,7 @@ def _by_values(column: Column, values: Sequence[Any]) -> Column:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, str) and value.lstrip("-").isdigit()
+    return isinstance(value, str) and value.lstrip("-").isdecimal()
 
 
 _ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "bool": lambda i: str(i) in ("1", "t", "true")}

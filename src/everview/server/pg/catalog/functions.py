@@ -170,7 +170,7 @@ class Functions:
         """A relation's number by its name, or by its number; None if there is none."""
         if text is None or isinstance(text, int):
             return text
-        if str(text).isdigit():
+        if str(text).isdecimal():
             return int(text)
         *schema, name = _part_of(str(text))
         known = self._relations.get(name, {})
@@ -189,7 +189,7 @@ class Functions:
         """A relation's name by its number, with its schema if that is not on the path."""
         if oid is None:
             return None
-        if not str(oid).isdigit():
+        if not str(oid).isdecimal():
             return str(oid)
         schema, name = self.contents.names.get(int(oid), ("", str(oid)))
         plain = quoted_name(name)
@@ -206,7 +206,7 @@ class Functions:
         """A type's number by its name."""
         if text is None or isinstance(text, int):
             return text
-        if str(text).isdigit():
+        if str(text).isdecimal():
             return int(text)
         name = str(text)
         found = named(name.removesuffix("[]").split("(")[0])
@@ -214,7 +214,7 @@ class Functions:
 
     def comment(self, oid: Any, number: Any = 0) -> str | None:
         """obj_description, col_description"""
-        at = int(number) if isinstance(number, int) or str(number).isdigit() else 0
+        at = int(number) if isinstance(number, int) or str(number).isdecimal() else 0
         return None if oid is None else self.contents.comments.get((int(oid), at))
 
     def indexdef(self, oid: Any, column: Any = 0, pretty: Any = 0) -> str | None:
@@ -381,7 +381,7 @@ def _arrays(add: Callable[..., None]) -> None:
 
 def _number(item: Any) -> Any:
     """An array's item, a number if it is written as one: arrays of the catalogue are of numbers or of names."""
-    return int(item) if isinstance(item, str) and item.lstrip("-").isdigit() else item
+    return int(item) if isinstance(item, str) and item.lstrip("-").isdecimal() else item
 
 
 def _in_array(value: Any, many: Any) -> int | None:

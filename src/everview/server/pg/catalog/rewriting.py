@@ -14,6 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
+from everview.codes.digits import whole_number
 from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.states import PgError
 
@@ -407,8 +408,8 @@ def _string_agg(node: exp.Expr) -> exp.Expr:
 def _bracket(node: exp.Expr) -> exp.Expr:
     place = node.expressions[0]
     offset = node.args.get("offset")
-    if isinstance(place, exp.Literal) and offset is None and place.name.isdigit():
-        place = exp.Literal.number(int(place.name) + 1)  # sqlglot counts from 0
+    if isinstance(place, exp.Literal) and offset is None and place.name.isdecimal():
+        place = exp.Literal.number(whole_number(place.name) + 1)  # sqlglot counts from 0
     return _call("array_item_", node.this.this if isinstance(node.this, exp.Paren) else node.this, place)
 
 

@@ -149,7 +149,7 @@ def _letter(item: exp.Expr, tree: exp.Expr, depth: int) -> str:
         case exp.Coalesce() | exp.Max() | exp.Min():
             return _letter(item.this, tree, depth + 1)
         case exp.Literal():
-            return "t" if item.is_string else "i" if item.name.isdigit() else ""
+            return "t" if item.is_string else "i" if item.name.isdecimal() else ""
         case exp.Dot():
             return _letter(item.expression, tree, depth + 1)
         case exp.ArrayAgg():
