@@ -8,10 +8,12 @@ import json
 import os
 import random
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,21 @@ from everview.errors import InternalError
 from everview.spark.transport import channel as line_module
 from everview.spark.transport import exchange
 from everview.spark.transport import listener as door_module
-from everview.spark.transport.channel import Channel, call
+from everview.spark.transport.channel import Channel, call, channel_of
 from everview.spark.transport.exchange import ShardExchange
 from everview.spark.transport.failures import PeerFailed
-from everview.spark.transport.handshake import HELLO, PROOF, REPLY, Caller, Listener, NotAuthenticated, new_secret
+from everview.spark.transport.handshake import (
+    HELLO,
+    MAGIC,
+    NONCE,
+    PROOF,
+    REPLY,
+    Caller,
+    Keys,
+    Listener,
+    NotAuthenticated,
+    new_secret,
+)
 from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import pack, unpack
 from tests.spark import strangers
@@ -251,6 +264,103 @@ def test_a_message_is_no_larger_than_allowed(door: JobListener, secret: bytes, m
     monkeypatch.setattr(line_module, "MESSAGE_BYTES", 100)
     with pytest.raises(InternalError, match="E_PEER"):
         other.receive()
+
+
+class Tape:
+    """A connection whose bytes are in one's hands."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = data
+
+    def setsockopt(self, *_: Any) -> None:
+        pass
+
+    def sendall(self, data: bytes) -> None:
+        self.data += bytes(data)
+
+    def recv_into(self, view: memoryview) -> int:
+        count = min(len(view), len(self.data))
+        view[:count], self.data = self.data[:count], self.data[count:]
+        return count
+
+
+def meddled(data: bytes, ends: list[int], draw: random.Random) -> bytes:
+    """Bits, pieces or whole messages changed, left out, doubled, made up, cut off."""
+    one, other = sorted(draw.randrange(len(data) + 1) for _ in range(2))
+    piece, begins = data[one:other], draw.choice([0, *ends[:-1]])
+    message = data[begins : next(end for end in ends if end > begins)]
+    return draw.choice(
+        [
+            flipped(data, draw),
+            data[:one] + data[other:],
+            data[:one] + piece + data[one:],
+            data[:one] + draw.randbytes(len(piece)) + data[other:],
+            data[:begins] + message + data[begins:],
+            data[:one],
+        ]
+    )
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(1000, marks=[pytest.mark.slow])])
+def test_random_meddling(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is done to the bytes on their way, what is received is what was sent, from its beginning."""
+    monkeypatch.setattr(line_module, "MESSAGE_BYTES", 1 << 22)
+    for seed in range(first, first + (300 if not first else 20_000)):
+        draw, keys = random.Random(seed), Keys(os.urandom(32), os.urandom(32))
+        out: Any = Tape()
+        line, ends = channel_of(out, keys, calling=True), []
+        sent = [draw.randbytes(draw.choice([0, 1, 300, line_module.JOIN + 5])) for _ in range(draw.randrange(1, 5))]
+        for message in sent:
+            line.send([message])
+            ends.append(len(out.data))
+        whole = out.data
+        arrives: Any = Tape(meddled(whole, ends, draw))
+        same = arrives.data.startswith(whole)
+        other, got = channel_of(arrives, keys, calling=draw.random() < 0.1), []  # or one's own, sent back
+        try:
+            while arrives.data:
+                got.append(bytes(other.receive()))
+        except InternalError as error:
+            assert error.code == "E_PEER"
+        assert got == sent[: len(got)] and (same or len(got) < len(sent)), seed
+
+
+@pytest.mark.parametrize("many", [150, pytest.param(5000, marks=[pytest.mark.slow])])
+def test_random_strangers(door: JobListener, secret: bytes, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say pieces of true greetings, of any length, and leave in any way; true callers come in all the while."""
+    monkeypatch.setattr(door_module, "GRACE", 1.0)
+    over, said, held = threading.Event(), [0], []
+
+    def run() -> None:
+        draw = random.Random(many)
+        while not over.is_set():
+            said[0] += 1
+            with suppress(OSError):
+                connection = socket.create_connection(door.address, timeout=2)
+                pieces = [MAGIC + os.urandom(NONCE), os.urandom(draw.randrange(99)), bytes(PROOF), MAGIC]
+                data = b"".join(draw.choices(pieces, k=draw.randrange(4)))
+                connection.sendall(data[: draw.randrange(len(data) + 1)] if draw.random() < 0.5 else data)
+                held.append(connection)
+                if draw.random() < 0.3:  # hang up without a word to the other end
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                if draw.random() < 0.6 or len(held) > 40:
+                    held.pop(draw.randrange(len(held))).close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        while said[0] < many:
+            one, other = pair(door, secret)
+            one.send([b"a step"])
+            assert bytes(other.receive()) == b"a step"
+            one.close()
+            other.close()
+    finally:
+        over.set()
+        thread.join()
+        for connection in held:
+            connection.close()
+    assert door.admit(0.1) is None, "a stranger is in"
 
 
 @pytest.mark.parametrize(

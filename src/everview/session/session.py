@@ -294,6 +294,9 @@ class Session:
     def batch(self) -> Together:
         """Run the transactions inside as one step when the block ends; each keeps its own time.
 
+        They are acknowledged when the block ends, also if it ends with an exception. If one of them fails in the step,
+        none of them is done. Reading inside the block, from any thread, first runs what was accepted so far.
+
         >>> import everview as ev
         >>> db = ev.connect()
         >>> t = db.table("t", {"x": int})

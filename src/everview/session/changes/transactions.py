@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from everview.dataflow import shield
 from everview.dataflow.dataflow import ABSENT_HINT
 from everview.dataflow.operators import Operator
 from everview.dataflow.scopes import MAX_EPOCHS
-from everview.errors import ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
+from everview.errors import ClosedError, ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
 from everview.runtime.base import (
     COMMITTED,
     AbsentRows,
@@ -570,7 +571,8 @@ class Together:
     def __del__(self) -> None:
         """See `Transaction.__del__`."""
         while getattr(self, "_opened", None) and self._core.writing._is_owned():
-            self._end()
+            with suppress(ClosedError):
+                self._end()
 
 
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:

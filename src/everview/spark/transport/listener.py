@@ -106,14 +106,16 @@ class JobListener:
             return
         try:
             number = knock.hear(caller)
+            if number is None:
+                return
+            caller.setblocking(True)
+            channel = channel_of(caller, knock.listener.keys, calling=False)  # some systems refuse if it is gone again
         except (OSError, NotAuthenticated):
             self._send_away(ready, caller)
             return
-        if number is not None:
-            ready.unregister(caller)
-            del self._callers[caller]
-            caller.setblocking(True)
-            self._admitted.put((number, channel_of(caller, knock.listener.keys, calling=False)))
+        ready.unregister(caller)
+        del self._callers[caller]
+        self._admitted.put((number, channel))
 
     def _send_away(self, ready: selectors.BaseSelector, caller: socket.socket) -> None:
         ready.unregister(caller)
