@@ -168,7 +168,7 @@ def test_looking_at_a_directory(folder: Path) -> None:
     state = folder / "state"
     assert everview("run", folder / "p.sql", "--embedded", "--until", "caught_up", "--state", state)[0] == 0
     out = everview("ls", state)[1]
-    assert "table  sale  3 rows  (id int, shop str?, amount int?)" in out and "view   total  2 rows" in out
+    assert "table  sale   3 rows  (id int, shop str?, amount int?)" in out and "view   total  2 rows  (" in out
     assert "Reduce" in everview("explain", state, "total")[1]
     lines = everview("subscribe", state, "total", "--for", "300ms")[1].splitlines()
     assert sorted(line.split("  ")[1] for line in lines) == ["north, 6", "south, 2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import everview as ev
 from everview.sql.shell import script
+from everview.sql.shell.output import Output
 from everview.sql.shell.repl import Repl
 
 
@@ -96,8 +98,9 @@ def test_prompt_commands(db: ev.Session, tmp_path: Path) -> None:
     assert said[3:5] == ["timing is on", "x\n-\n1"]
     assert said[5].endswith(" ms")
     assert said[6] == "seven\n-----\n    7"
-    assert said[7].startswith("[E_COMMAND]")
-    assert len(said) == 8
+    assert said[7].endswith(" ms")
+    assert said[8].startswith("[E_COMMAND]")
+    assert len(said) == 9
 
 
 def test_prompt_shows_subscriptions_live(db: ev.Session) -> None:
@@ -112,11 +115,41 @@ def test_prompt_shows_subscriptions_live(db: ev.Session) -> None:
     assert said == ["total @1 +1  a, 1", "total @2 -1  a, 1", "no longer subscribed to total"]
 
 
+def test_a_script_is_shown_as_if_it_were_typed(db: ev.Session, tmp_path: Path) -> None:
+    """Its answers came in the mode of no one, its counts not at all, and its subscriptions could not be ended."""
+    path = tmp_path / "s.sql"
+    path.write_text("INSERT INTO t VALUES ('b', 2), ('a', 1); SELECT k FROM t ORDER BY k; SUBSCRIBE TO total;")
+    said: list[str] = []
+    Repl(db, said.append, talkative=True).run(["\\mode csv", f"\\i {path}", "\\u total"])
+    assert [re.sub(r", time \d, .* ms", "", text) for text in said] == [
+        "mode is csv",
+        "(2 rows changed)",
+        '"k"\n"a"\n"b"',
+        "(2 rows)",
+        "total @1 +1  a, 1",
+        "total @1 +1  b, 2",
+        "(done)",
+        "no longer subscribed to total",
+    ]
+
+
+def test_plans_are_never_cut(db: ev.Session) -> None:
+    """The last words of its lines were an ellipsis, on a screen of any width."""
+    query = f"SELECT {', '.join(f'max(x + {i}) AS long_name_{i}' for i in range(9))} FROM t"
+    said: list[str] = []
+    Repl(db, said.append, output=Output(widest=60)).run([f"EXPLAIN {query};", "SELECT repeat('y', 99) AS y, 1 AS one;"])
+    assert "long_name_8" in said[0] and "…" not in said[0]
+    assert "…" in said[1]
+
+
 def test_completion(db: ev.Session) -> None:
     repl = Repl(db)
     assert repl.candidates("to") == ["total", "to"]
     assert repl.candidates("SEL") == ["SELECT"]
     assert repl.candidates("\\t") == ["\\timing"]
+    assert repl.candidates("", "SELECT k FROM ") == repl.candidates("", "\\watch ") == ["t", "total"]
+    assert repl.candidates("t", "SELECT k FROM") == ["t", "total"]
+    assert "k" in repl.candidates("", "SELECT ")
 
 
 PIPELINE = """

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -46,9 +48,11 @@ class Fact(NamedTuple):
 def examine(show: Callable[[str], Any]) -> bool:
     """Show all facts; whether something is wrong."""
     failed = False
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize  # pasted lines stay whole
     for fact in facts():
         failed = failed or fact.wrong
-        show(f"{'!! ' if fact.wrong else '   '}{fact.name:<16} {fact.text}")
+        text = f"{'!! ' if fact.wrong else '   '}{fact.name:<16} {fact.text}"
+        show(textwrap.fill(text, width, subsequent_indent=20 * " ", break_long_words=False, break_on_hyphens=False))
     show("something is wrong: see the lines with !!" if failed else "all is well")
     return failed
 

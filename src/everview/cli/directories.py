@@ -41,18 +41,24 @@ def ls(state: State, trust: Trust = False) -> None:
     from everview.errors import EverviewError
     from everview.session.core import core_of
     from everview.session.memory import size
+    from everview.session.reads import shown
 
     with _opened(state, trust) as db:
         typer.echo(f"{state}: time {db.time}, {size(db.stats()['bytes'])} of indexes")
+        found = []
         for kind, names in (("table", db.tables), ("view", db.views)):
             for name in names:
                 columns = ", ".join(f"{n} {t!r}" for n, t in db[name].schema().items())
                 try:
-                    rows = f"{db[name].count():,}"
+                    rows = shown.counted(db[name].count())
                 except EverviewError as error:
                     rows = error.code
                 said = core_of(db).catalog.comments.get((name, ""), "")
-                typer.echo(f"{kind:5}  {name}  {rows} rows  ({columns}){f'  -- {said}' if said else ''}")
+                found.append((kind, name, rows, f"({columns}){f'  -- {said}' if said else ''}"))
+        longest, most = (max((shown.width(line[i]) for line in found), default=0) for i in (1, 2))
+        for kind, name, rows, columns in found:
+            blanks = " " * (longest - shown.width(name))
+            typer.echo(f"{kind:5}  {name}{blanks}  {rows:>{most}}  {columns}")
         marks = core_of(db).runtime.offsets
         for source in sorted({mark.split("/")[1] for mark in marks if mark.startswith("source/")}):
             kept = sum(m.startswith(f"source/{source}/") for m in marks)

@@ -70,7 +70,7 @@ def follow(
 
 
 def _print(batch: Batch, name: str, names: list[str], show: Callable[[str], Any], as_json: bool) -> None:
-    for row, diff in batch.rows():
+    for *row, diff in shown.in_order([(*row, diff) for row, diff in batch.rows()]):
         if as_json:
             values = dict(zip(names, row, strict=True))
             show(json.dumps(values | {"_time": batch.time, "_diff": diff}, ensure_ascii=False, default=str))

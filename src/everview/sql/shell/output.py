@@ -60,7 +60,8 @@ class Output:
     def _table(self, answer: Result) -> str:
         rows = answer.rows()
         kept = rows if self.rows is None else rows[: self.rows]
-        found = shown.lines(answer.columns, answer.types, kept, widest=self.widest)
+        widest = self.widest if len(answer.columns) > 1 else LONGEST  # a plan, a document: there is room for it
+        found = shown.lines(answer.columns, answer.types, kept, widest=widest)
         if len(kept) < len(rows):
             found.append(f"{shown.left_out(len(kept), len(rows))}; \\rows all shows them")
         return "\n".join(found)

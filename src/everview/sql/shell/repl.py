@@ -73,6 +73,9 @@ PLAIN = {
 DOTS = {".tables": "\\d", ".schema": "\\d", ".quit": "\\q", ".exit": "\\q", ".help": "\\?", ".read": "\\i"}
 """The same for commands with a dot; others lose the dot for a backslash."""
 
+RELATIONS = frozenset(("from", "join", "into", "update", "describe", "\\d", "\\watch", "\\u", "\\copy"))
+"""What the name of a table or view follows."""
+
 Watch = Callable[["Session", str], None]
 
 
@@ -152,8 +155,20 @@ class Repl:
 
     def execute(self, text: str) -> None:
         """Run statements and show what they give."""
-        start = time.perf_counter()
+        tell = self._teller()
         for _, answer in self.statements.answers(text):
+            tell(answer, self.statements.affected)
+
+    def _include(self, path: str) -> None:
+        """Run a script, and show what its statements give as if they had been typed."""
+        script.run(self.session, Path(path.strip("'\"")), show=self.show, tell=self._teller())
+
+    def _teller(self) -> script.Tell:
+        """What shows answers one after the other, with the time that each took."""
+        start = time.perf_counter()
+
+        def tell(answer: Any, affected: int | None) -> None:
+            nonlocal start
             took = time.perf_counter() - start
             if isinstance(answer, Subscription):
                 self.subscriptions[answer.name] = answer
@@ -161,16 +176,18 @@ class Repl:
                 self.show(self.output.text(answer))
             else:
                 script.show_answer(answer, self.show)
-            self._sum_up(answer, took)
+            self._sum_up(answer, affected, took)
             start = time.perf_counter()
 
-    def _sum_up(self, answer: Any, took: float) -> None:
+        return tell
+
+    def _sum_up(self, answer: Any, affected: int | None, took: float) -> None:
         """How many rows there are and how long it took, if that is wanted."""
         parts = []
         if self.talkative and isinstance(answer, Result):
             parts.append(counted(len(answer)))
-        elif self.talkative and self.statements.affected is not None:
-            parts.append(f"{counted(self.statements.affected)} changed")
+        elif self.talkative and affected is not None:
+            parts.append(f"{counted(affected)} changed")
         elif self.talkative:
             parts.append("done")
         if self.timing:
@@ -204,7 +221,7 @@ class Repl:
             "\\u": self._unsubscribe,
             "\\timing": lambda _: self._timing(),
             "\\rows": self._rows,
-            "\\i": lambda path: script.run(self.session, Path(path.strip("'\"")), show=self.show),
+            "\\i": self._include,
             "\\?": lambda _: self.show(HELP),
         }
         if word not in actions:
@@ -257,9 +274,13 @@ class Repl:
 
     # -------------------------------------------------------------------------------------- completion
 
-    def candidates(self, start: str) -> list[str]:
-        """What a word may become: names first, then keywords in the letters' case of the word."""
+    def candidates(self, start: str, before: str = "") -> list[str]:
+        """What a word may become: names first, then keywords in the letters' case of the word. Where the text `before`
+        it asks for a table or view, only those.
+        """
         names = [*self.session.tables, *self.session.views]
+        if (before.split() or [""])[-1].lower() in RELATIONS:
+            return [n for n in names if n.lower().startswith(start.lower())]
         columns = [c for name in names for c in self.session[name].schema()]
         known = [n for n in dict.fromkeys([*names, *columns]) if n.lower().startswith(start.lower())]
         lower = bool(start) and start.islower()

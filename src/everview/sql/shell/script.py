@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import EverviewError, InputError
 from everview.io.listing import paths_in
 from everview.io.pipeline import Run
+from everview.session.reads import shown
 from everview.sql.answers.result import Result
 from everview.sql.statements import Statements
 from everview.sql.streams.subscription import Subscription
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from everview.session.session import Session
 
 Print = Callable[[str], Any]
+Tell = Callable[[Any, int | None], None]
 
 
 def run(
@@ -34,9 +36,11 @@ def run(
     show: Print = print,
     progress: bool = False,
     dry: bool = False,
+    tell: Tell | None = None,
 ) -> None:
     """Run a script in a session; `until` is when to stop taking from its sources (None: at Ctrl-C). Paths in it are
-    relative to the script. `dry`: what it makes is made, and no query is answered and no row changed.
+    relative to the script. `dry`: what it makes is made, and no query is answered and no row changed. `tell` is given
+    each answer and how many rows changed, where printing it is not enough.
 
     >>> import everview as ev, tempfile
     >>> script = Path(tempfile.mkdtemp()) / "hello.sql"
@@ -53,16 +57,17 @@ def run(
     started = set[str]()
     statements = Statements(session)
     statements.progress, statements.dry = progress, dry
+    tell = tell or (lambda answer, _: show_answer(answer, show))
     try:
         with paths_in(path.parent):
             for statement, answer in statements.answers(text):
                 started.add(statement.first if statement.first == "RUN" else statement.start)
-                show_answer(answer, show)
+                tell(answer, statements.affected)
     except SqlError as error:
         error.message = f"{path.name}, {error.message}"
         raise
     if "CREATE SOURCE" in started and "RUN" not in started:
-        show_answer(session.run(until, progress=progress), show)
+        tell(session.run(until, progress=progress), None)
 
 
 def has_run(path: Path) -> bool:
@@ -85,6 +90,6 @@ def show_answer(answer: Any, show: Print) -> None:
 
 def show_batch(name: str, batch: Batch, show: Print) -> None:
     """Print the changes of a time."""
-    for row, diff in batch.rows():
+    for *row, diff in shown.in_order([(*row, diff) for row, diff in batch.rows()]):
         values = ", ".join("NULL" if v is None else str(v) for v in row)
         show(f"{name} @{batch.time} {diff:+d}  {values}")

@@ -95,7 +95,8 @@ def _prepare_editing(repl: Repl) -> bool:
         return False
 
     def completion(start: str, number: int) -> str | None:
-        found = repl.candidates(start)
+        before = (repl.waiting + readline.get_line_buffer())[: len(repl.waiting) + readline.get_begidx()]
+        found = repl.candidates(start, before)
         return found[number] if number < len(found) else None
 
     readline.set_completer(completion)

@@ -420,7 +420,9 @@ def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
     said = complaints.in_our_words(what, near or "")
     if near and near not in said:
         said += f", near {near!r}"
-    hint = _keyword(near or "") or _keyword(before[-1] if before else "")
+    hint = _keyword(near or "")
+    if not hint and before and (meant := _keyword(before[-1])):
+        hint = meant.replace("?", f" instead of {before[-1]!r}?")  # it was taken for an alias: SELECT * form t
     return SqlError("E_SYNTAX", said, hint, line, at, source.text)
 
 
