@@ -419,3 +419,15 @@ def test_a_run_shows_how_far_it_is_in_a_notebook(notebook: Shell, capsys: pytest
     db.source("t", ev.io.rows([(1,), (2,)]), schema={"x": int})
     db.run(until="caught_up")
     assert "t 2" in notebook.pages[-1] and capsys.readouterr().err == ""
+
+
+def test_aggregates_without_a_name(db: Any) -> None:
+    t = db.table("sold", {"k": str, "x": int})
+    for query in (t, t.group_by("k")):
+        with pytest.raises(ev.PlanError, match=r"(?s)E_NAME.*agg\(total=col.x.sum\(\)\)"):
+            query.agg(col.x.sum())
+
+
+def test_a_view_of_a_text(db: Any) -> None:
+    with pytest.raises(ev.InputError, match=r"(?s)E_TYPE.*CREATE VIEW name AS SELECT"):
+        db.view("v", "SELECT 1 AS x")

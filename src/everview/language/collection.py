@@ -251,11 +251,11 @@ class Collection:
         outputs = [(_name_of(n), language.Named(n) if isinstance(n, str) else n) for n in columns]
         return Grouping(self, resolve_outputs(self, [*outputs, *named.items()], "group_by"))
 
-    def agg(self, **aggregates: Any) -> Collection:
+    def agg(self, *unnamed: Any, **aggregates: Any) -> Collection:
         """Aggregates of the whole collection: one row, or none while the collection is empty."""
         from everview.language.group import Grouping
 
-        return Grouping(self, []).agg(**aggregates)
+        return Grouping(self, []).agg(*unnamed, **aggregates)
 
     def limit(self, n: int) -> Collection:
         """At most n rows, the first in the order of their columns: a query like any other, kept up to date. To look at

@@ -25,8 +25,12 @@ class Grouping:
     def __repr__(self) -> str:
         return f"Grouping({self._collection!r} by {', '.join(k.name for k in self._keys)})"
 
-    def agg(self, **aggregates: Any) -> Collection:
+    def agg(self, *unnamed: Any, **aggregates: Any) -> Collection:
         """One row per group: the keys, then the aggregates, also combined: `mean=col.x.sum() / col.x.count()`."""
+        if unnamed:
+            raise PlanError(
+                "E_NAME", f"agg({unnamed[0]!r}): the column has no name", f"give it one: agg(total={unnamed[0]!r})"
+            )
         if not aggregates:
             raise PlanError(
                 "E_EMPTY", "agg() has nothing to compute", "give it n=ev.count(), or use select(keys).distinct()"

@@ -118,6 +118,8 @@ class Views:
             hint = "build one from db.table(...)"
             if type(collection).__name__ == "Grouping":
                 hint = "say what to compute of each group: .agg(total=col.amount.sum()), or .top(1, by=...)"
+            elif isinstance(collection, str):
+                hint = 'a view of SQL is made by SQL: db.sql("CREATE VIEW name AS SELECT ...")'
             raise InputError("E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", hint)
         if common_owner(collection) is not self._core:
             raise PlanError(
