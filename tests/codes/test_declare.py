@@ -58,6 +58,8 @@ KNOWN = (
         (int | str, "int | str is not a column type", "a column has one type; only X | None is allowed"),
         (tuple[int, ...], "tuple[int, ...] is not a column type", "a tuple has a fixed number of items: write tuple[int, int]"),
         ("itn", "'itn' is not a column type", "did you mean 'int'?"),
+        ("text", "'text' is not a column type", "did you mean 'str'?"),
+        ("VARCHAR(10)?", "'VARCHAR(10)' is not a column type", "did you mean 'str'?"),
         ("decimal(19)", "a decimal cannot have scale 19", "scales go from 0 to 18"),
     ],
 )  # fmt: skip

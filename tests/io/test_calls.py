@@ -90,6 +90,17 @@ def test_a_command_gets_lines_and_its_failure_ends_the_run(tmp_path: Path) -> No
         v.write_to(ev.io.command("no-such-program-anywhere"))
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("cat >> log", r"(?s)>> in .* for a shell.*sh -c 'cat >> log'"), ("echo 'a", "quote is never closed")],
+)
+def test_a_command_that_needs_a_shell_is_refused_at_once(text: str, problem: str) -> None:
+    """`>>` was given to the program as a file's name."""
+    with pytest.raises(ev.InputError, match=problem):
+        ev.io.command(text)
+    assert ev.io.command("sh -c 'cat >> log'").describe() == "command sh -c 'cat >> log'"
+
+
 def test_calls_in_sql_and_toml(server: Any, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 

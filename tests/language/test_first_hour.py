@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -431,3 +432,16 @@ def test_aggregates_without_a_name(db: Any) -> None:
 def test_a_view_of_a_text(db: Any) -> None:
     with pytest.raises(ev.InputError, match=r"(?s)E_TYPE.*CREATE VIEW name AS SELECT"):
         db.view("v", "SELECT 1 AS x")
+
+
+def test_a_time_to_live_in_words(db: Any) -> None:
+    """As everywhere that a duration is asked for; only a timedelta was taken."""
+    seen = db.table("seen", {"who": str}, ttl="5 minutes")
+    db.advance(dt.datetime(2030, 1, 31, 12, 0))
+    seen.insert([("Ann",)])
+    db.advance(dt.datetime(2030, 1, 31, 12, 4))
+    assert seen.rows() == [("Ann",)]
+    db.advance(dt.datetime(2030, 1, 31, 12, 5))
+    assert seen.rows() == []
+    assert "E_DURATION" in said(lambda: db.table("other", {"x": int}, ttl="soon"))
+    assert '"10 minutes"' in said(lambda: db.table("other", {"x": int}, ttl=[5]))

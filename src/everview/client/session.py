@@ -16,6 +16,7 @@ from everview.client.rules import ClientRules
 from everview.client.supposing import ClientWhatIf, Steps, moved
 from everview.client.transport import Transport, address_of
 from everview.errors import InputError, PlanError, did_you_mean
+from everview.io.durations import seconds
 from everview.language.collection import Collection, common_owner
 from everview.wire import plans
 from everview.wire.values import plain, value_of
@@ -159,10 +160,12 @@ class ClientSession:
         schema: Any,
         key: str | Sequence[str] | None = None,
         *,
-        ttl: dt.timedelta | None = None,
+        ttl: dt.timedelta | str | None = None,
     ) -> ClientTable:
         """Make a base table of columns, {"name": type}, or of data to begin with."""
         self._refuse_supposed("tables cannot be made")
+        if isinstance(ttl, str):
+            ttl = dt.timedelta(seconds=seconds(ttl))
         head: dict[str, Any] = {"name": name, "key": key, "ttl": None if ttl is None else plain(ttl)}
         tables: list[pa.Table] = []
         if isinstance(schema, Mapping) and not any(

@@ -50,6 +50,15 @@ _NAMES: dict[str, DataType] = {
     "Decimal": DataType("decimal", scale=_DEFAULT_SCALE),
 }
 
+_ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(("text", "string", "varchar", "utf8", "object"), "str"),
+    **dict.fromkeys(("integer", "bigint", "long", "int64"), "int"),
+    **dict.fromkeys(("double", "real", "float64", "double precision"), "float"),
+    "boolean": "bool",
+    "binary": "bytes",
+}
+"""What types are called in SQL, Spark and pandas, and here; as a hint, because their sizes may be meant."""
+
 
 def data_type(declared: Any) -> DataType:
     """The column type for a Python annotation, a name, an Arrow type, or a `DataType`.
@@ -172,7 +181,8 @@ def _from_name(name: str) -> DataType:
     if found is not None:
         return found
     if text not in _NAMES:
-        hint = did_you_mean(text, [*_NAMES, "decimal(2)", "tuple(int, str)"])
+        meant = _ELSEWHERE.get(text.lower().split("(")[0])
+        hint = f"did you mean {meant!r}?" if meant else did_you_mean(text, [*_NAMES, "decimal(2)", "tuple(int, str)"])
         raise _unknown(name, hint)
     return _NAMES[text]
 

@@ -122,6 +122,27 @@ class Webhook(Call):
         )
 
 
+OF_SHELLS = frozenset(("<", ">", ">>", "2>", "|", "||", "&", "&&", ";"))
+"""Words that only a shell understands."""
+
+
+def _split(text: str) -> list[str]:
+    """The words of a command, which no shell will see.
+
+    >>> _split("mail-alert --to 'the whole team'")
+    ['mail-alert', '--to', 'the whole team']
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise InputError("E_OPTION", f"{text!r}: a quote is never closed", "close it") from None
+    for word in words:
+        if word in OF_SHELLS:
+            hint = f"run one: sh -c {shlex.quote(text)}"
+            raise InputError("E_OPTION", f"{word} in {text!r} is for a shell, and the command is run without one", hint)
+    return words
+
+
 class Command(Call):
     """A program that is run for each time's changes; made by `everview.io.command`."""
 
@@ -129,7 +150,7 @@ class Command(Call):
         self, arguments: str | Sequence[str], timeout: float | None, position: str | os.PathLike[str] | None
     ) -> None:
         super().__init__(position)
-        self._arguments = shlex.split(arguments) if isinstance(arguments, str) else list(arguments)
+        self._arguments = _split(arguments) if isinstance(arguments, str) else list(arguments)
         if not self._arguments:
             raise InputError("E_OPTION", "the command is empty", 'give a program: "mail-alert --to ops"')
         self._timeout = timeout

@@ -181,12 +181,12 @@ class Session:
         schema: Any,
         key: str | Sequence[str] | None = None,
         *,
-        ttl: dt.timedelta | None = None,
+        ttl: dt.timedelta | str | None = None,
     ) -> Table:
         """Make a base table. `schema` is its columns, {"name": type}: types are int, float, bool, str, bytes, date,
         datetime, Decimal, tuple[...] and Optional of them. Or it is data to begin with: a pandas or polars frame, an
-        Arrow table, a dict of columns, a list of dicts. With a `ttl` rows leave by themselves that long after they came
-        (see `advance`).
+        Arrow table, a dict of columns, a list of dicts. With a `ttl` ("10 minutes", a timedelta) rows leave by
+        themselves that long after they came (see `advance`).
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -195,6 +195,8 @@ class Session:
         >>> db.table("city", [{"name": "Graz", "people": 300_000}, {"name": "Linz", "people": 210_000}]).count()
         2
         """
+        if isinstance(ttl, str):
+            ttl = dt.timedelta(seconds=doors.seconds(ttl))
         if _is_data(schema):
             self._core.alive()
             return doors.table_of(self._core, name, schema, key, ttl)

@@ -48,7 +48,7 @@ class Tables:
         core.changing()
         core.transactions.refuse_supposed("tables cannot be made")
         if ttl is not None and not isinstance(ttl, dt.timedelta):
-            raise InputError("E_TYPE", f"ttl={ttl!r}", "give how long rows live, as a timedelta")
+            raise InputError("E_TYPE", f"ttl={ttl!r}", 'give how long rows live: "10 minutes", or a timedelta')
         if not isinstance(schema, Mapping):
             raise InputError("E_SCHEMA", f"table {name!r}: {schema!r} does not say columns", 'give {"column": type}')
         size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
