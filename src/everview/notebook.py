@@ -53,6 +53,12 @@ class Live:
         """the widget, if there is one"""
         self._stop = what.subscribe(self._changed, snapshot=False)
 
+    def __repr__(self) -> str:
+        return f"<live {self._what._kind} {self._what._label}>"
+
+    def _ipython_display_(self) -> None:
+        """Nothing: `live` has put the table below its cell, and this is that cell's last value."""
+
     def page(self) -> str:
         """The table as HTML."""
         try:

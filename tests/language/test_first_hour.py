@@ -386,6 +386,9 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Shell:
 def test_a_live_view_in_a_notebook(db: Any, notebook: Shell) -> None:
     v = db.view("v", db["t"].distinct())
     live = live_table(v, rows=2)
+    drawn = len(notebook.pages)
+    live._ipython_display_()  # what a notebook calls for a cell's last value: the table is there already
+    assert (repr(live), len(notebook.pages)) == ("<live view v>", drawn)
     assert "view v: 2 rows at time 1" in notebook.pages[-1]
     for x in range(10, 60):
         db["t"].insert([(x, "c")])

@@ -76,15 +76,18 @@ def facts() -> Iterator[Fact]:
 def _kernels() -> Iterator[Fact]:
     from everview.kernels.build import cache
 
+    asked = "EVERVIEW_CACHE_DIR" in os.environ
     archive = cache.archive_path()
     there = archive.exists()
     ready = f"{archive.stat().st_size / 1e6:.1f} MB" if there else "not there: run `python -m everview.warm`"
     yield Fact("kernels", f"{archive} ({cache.build_mode()} build, {ready})", not there)
-    shared = os.environ.get("EVERVIEW_CACHE_DIR")
-    origin = "EVERVIEW_CACHE_DIR" if shared else "usual"
-    yield Fact(
-        "cache", f"{archive.parents[2]} ({origin}, {'' if os.access(archive.parent, os.W_OK) else 'not '}writable)"
-    )
+    if archive.is_relative_to(cache.PACKAGE):
+        yield Fact("cache", "not needed: the package has its kernels")
+        return
+    moved = "EVERVIEW_CACHE_DIR" in os.environ  # by `archive_path`, for child processes
+    origin = "EVERVIEW_CACHE_DIR" if asked else "the usual one cannot be written" if moved else "usual"
+    writable = os.access(archive.parent, os.W_OK)
+    yield Fact("cache", f"{archive.parents[2]} ({origin}, {'' if writable else 'not '}writable)")
 
 
 def _importing() -> str:
