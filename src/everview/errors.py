@@ -23,6 +23,8 @@ Programs catch the class, or compare `error.code`; the texts are for people and 
 from __future__ import annotations
 
 import difflib
+import os
+import traceback
 from collections.abc import Iterable
 
 
@@ -46,6 +48,17 @@ class EverviewError(Exception):
     def __str__(self) -> str:
         text = f"[{self.code}] {self.message}"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows below a cell: the user's own lines, not where in this package the mistake was noticed. A
+        fault of ours, and what another error caused, is shown whole.
+        """
+        if self.code == "E_INTERNAL" or self.__cause__ is not None:
+            return traceback.format_exception(self)
+        ours = (os.path.dirname(os.path.abspath(__file__)), f"{os.sep}IPython{os.sep}core{os.sep}")
+        frames = [f for f in traceback.extract_tb(self.__traceback__) if not any(o in f.filename for o in ours)]
+        lines = [line.rstrip("\n") for line in traceback.format_list(frames)]
+        return [*lines, f"{type(self).__name__}: {self}"]
 
 
 class InputError(EverviewError):

@@ -32,7 +32,10 @@ EVERY = 0.2
 _SCRIPT = """
 export default { render({ model, el }) {
   el.classList.add("jp-RenderedHTMLCommon");  // Jupyter draws it like its other tables
-  const draw = () => { el.innerHTML = model.get("page"); };
+  const draw = () => {
+    el.innerHTML = model.get("page");
+    for (const table of el.querySelectorAll("table")) table.style.marginLeft = "0";  // which would centre it here
+  };
   model.on("change:page", draw);
   draw();
 } };

@@ -448,3 +448,15 @@ def test_a_time_to_live_in_words(db: Any) -> None:
     assert seen.rows() == []
     assert "E_DURATION" in said(lambda: db.table("other", {"x": int}, ttl="soon"))
     assert '"10 minutes"' in said(lambda: db.table("other", {"x": int}, ttl=[5]))
+
+
+def test_a_notebook_shows_the_users_lines(db: Any) -> None:
+    """Below them were fourteen frames of this package."""
+    with pytest.raises(ev.EverviewError) as caught:
+        db.sql("SELCT 1")
+    shown = "\n".join(caught.value._render_traceback_())
+    assert 'db.sql("SELCT 1")' in shown and shown.endswith("hint: did you mean 'SELECT'?")
+    assert "statements.py" not in shown and shown.count("File ") == 1
+    with pytest.raises(ev.InternalError) as ours:
+        raise ev.InternalError("E_INTERNAL", "an invariant is broken")
+    assert "Traceback" in "".join(ours.value._render_traceback_())
