@@ -4,20 +4,21 @@ All pairs that are reachable in a transit-stub network whose rows live on logica
 its source, link(x, z) and reachable(z, y) meet at z's, and what they make is shipped to x's. Counted are the bytes that
 cross between nodes (16 for a pair, 16 more for each node of its provenance) and CPU seconds.
 
-    ratio     a part of all links comes, 0.25 to 1 (LI-F12)   links     100 to 800 links, dense and sparse (LI-F15)
-    delete    then a part of them goes, one by one (LI-F13)   shards    4 to 24 logical nodes (LI-F16)
+    results   all links come, and a fifth of them goes, one by one, in a sparse and a dense network (LI-F12, F13, F15)
+    shards    the same on 1, 4 and 12 logical nodes (LI-F16)
     order     depth-first or arrival order of variables (LI-F17)
     selection shortest and cheapest paths with no, one or both selections (LI-F18)
+    region    sensors on a grid that are triggered, connected to a seed (LI-F14); only the engine's own methods
+
+`provenance_series.py` has the figures' series: by the part of the links, by links, by logical nodes.
 
 The methods: *dred* (delete too much, derive again), *relative* (rows know their immediate derivations; what no base row
 supports is found by search), *eager* and *lazy* absorption (a decision diagram for each row; every derivation, or the
 first and others when it goes), and *ours*: the engine itself, in shards, without provenance, whose messages are counted
 where they leave a shard; *frugal* is the same with `plan="frugal"` (MinShip without expressions), *column_lazy* and
 *column_bdd* keep provenance in a column (nodes that are sent are counted too). The first four are models in Python, so
-their seconds compare among each other only. A method that passes its budget of nodes, or `--limit` seconds, is *not
-finished*, which is a result.
-
-    region    sensors on a grid that are triggered, connected to a seed (LI-F14); only the engine's own methods
+their seconds compare among each other only. A method that passes its budget of nodes, or 60 seconds, is *not finished*,
+which is a result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +255,7 @@ class Ours:
     def __init__(self, shards: int, method: str = "ours", budget: int = 1000) -> None:
         self.db = local_shards(shards, history=0)
         self.edge = self.db.table("link", {"src": int, "dst": int})
-        self.view = self.db.view("reachable", pairs(self.edge), **_kept(method, budget))
+        self.view = self.db.view("reachable", pairs(self.edge), **kept(method, budget))
 
     @property
     def shipped(self) -> int:
@@ -277,7 +278,7 @@ class Ours:
         self.db.close()
 
 
-def _kept(method: str, budget: int) -> dict[str, Any]:
+def kept(method: str, budget: int) -> dict[str, Any]:
     """How a view of the engine is kept."""
     if method.startswith("column"):
         return {"provenance": ev.Provenance("lazy" if method == "column_lazy" else "bdd", nodes=budget)}
@@ -290,16 +291,19 @@ KEPT_NODES = 2000
 ENGINE = ("ours", "frugal", "column_lazy", "column_bdd")
 
 
-def region(side: int, budget: int) -> list[dict[str, Any]]:
-    """Sensors of a grid, three in four of them triggered: those that a seed in the middle is connected to."""
+def region(side: int, budget: int, methods: Sequence[str] = ENGINE, ratio: float = 1.0) -> list[dict[str, Any]]:
+    """Sensors of a grid, three in four of them triggered: those that a seed in the middle is connected to. `ratio`: the
+    part of these that comes.
+    """
     rng = random.Random(7)
     cells = [(x, y) for x in range(side) for y in range(side)]
     near = [(x * side + y, (x + dx) * side + y + dy) for x, y in cells for dx, dy in ((1, 0), (0, 1), (-1, 0), (0, -1))
             if 0 <= x + dx < side and 0 <= y + dy < side]  # fmt: skip
     triggered = [s for s in range(side * side) if rng.random() < 0.75]
     rng.shuffle(triggered)
+    triggered = triggered[: int(ratio * len(triggered))]
     results = []
-    for method in ENGINE:
+    for method in methods:
         with local_shards(12, history=0) as db:
             sensor = db.table("sensor", {"at": int})
             close = db.table("close", {"at": int, "other": int})
@@ -310,7 +314,7 @@ def region(side: int, budget: int) -> list[dict[str, Any]]:
                 beside = found.join(close, on="at").select("region", at=ev.col.other).join(sensor, on="at")
                 return beside.select("region", "at").union_all(start).distinct()
 
-            view = db.view("active", start.iterate(body), **_kept(method, min(budget, KEPT_NODES)))
+            view = db.view("active", start.iterate(body), **kept(method, min(budget, KEPT_NODES)))
             close.insert(near)
             seed.insert([(1, side * side // 2 + side // 2)])
             sent = core_of(db).runtime.cluster.sent  # type: ignore[attr-defined]
@@ -442,7 +446,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--budget", type=int, default=400_000, help="nodes of decision diagrams")
     parser.add_argument("--seconds", type=float, default=8.0, help="for paths without selection")
-    parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds for a method's insertions or deletions")
     parser.add_argument("--plot", help="a directory for SVG files")
     parser.add_argument("--quick", action="store_true", help="tiny networks, for tests")
     options = parser.parse_args()
@@ -471,62 +474,9 @@ def main() -> None:
         "selection": selection(sparse, options.seconds),
         "region": region(5 if options.quick else 9, options.budget),
     }
-    if not options.quick:
-        report |= series(options.budget, options.limit)
     if options.plot:
         draw(Path(options.plot), results, by_shards)
-        if not options.quick:
-            draw_series(Path(options.plot), report)
     print(json.dumps(report))
-
-
-COMPARED = ("dred", "relative", "eager", "lazy", "ours")
-RATIOS = (0.25, 0.5, 0.75, 1.0)
-SIZES = ((2, 3), (3, 4), (4, 5), (5, 7))
-"""Stubs of each transit node, and nodes of each stub: some 60 to 380 links, 100 to 800 if dense."""
-
-
-def series(budget: int, limit: float) -> dict[str, list[dict[str, Any]]]:
-    """Figures 12, 13, 15 and 16 as series: by the part of the links that comes, or goes, by links, by logical nodes."""
-    links = transit_stub(3, 4, 0.3)
-    order = list(links)
-    random.Random(11).shuffle(order)
-    found: dict[str, list[dict[str, Any]]] = {"by_ratio": [], "by_deleted": [], "by_links": [], "by_nodes": []}
-    for method in COMPARED:
-        for ratio in RATIOS:
-            part = links[: int(ratio * len(links))]
-            found["by_ratio"].append({"ratio": ratio, **measure(method, 12, part, [], budget, limit)})
-            some = order[: int(ratio / 2 * len(links))]
-            found["by_deleted"].append({"ratio": ratio / 2, **measure(method, 12, links, some, budget, limit)})
-        for nodes in (4, 8, 12, 16, 24):
-            some = order[: len(links) // 5]
-            found["by_nodes"].append({"nodes": nodes, **measure(method, nodes, links, some, budget, limit)})
-        for density, extra in (("sparse", 0.1), ("dense", 0.9)):
-            for stubs, per in SIZES:
-                network = transit_stub(stubs, per, extra)
-                found["by_links"].append({"density": density, **measure(method, 12, network, [], budget, limit)})
-    return found
-
-
-def draw_series(folder: Path, report: dict[str, Any]) -> None:
-    """A chart for each series; what did not finish is a gap."""
-    wanted = (
-        ("by_ratio", "insert_bytes", "figure 12: bytes sent by insertions", "a quarter to all of the links", None),
-        ("by_ratio", "insert_s", "figure 12: seconds of insertions", "a quarter to all of the links", None),
-        ("by_deleted", "delete_bytes", "figure 13: bytes sent by deletions", "an eighth to half of the links", None),
-        ("by_deleted", "delete_s", "figure 13: seconds of deletions", "an eighth to half of the links", None),
-        ("by_links", "insert_s", "figure 15: seconds, sparse", "links", "sparse"),
-        ("by_links", "insert_s", "figure 15: seconds, dense", "links", "dense"),
-        ("by_nodes", "delete_bytes", "figure 16: bytes sent by deletions", "4, 8, 12, 16, 24 logical nodes", None),
-        ("by_nodes", "state_bytes", "figure 16: state", "4, 8, 12, 16, 24 logical nodes", None),
-    )
-    for name, what, title, label, density in wanted:
-        rows = [r for r in report[name] if density is None or r.get("density") == density]
-        scale = 1e6 if what.endswith("_s") else 1.0  # a logarithmic axis that begins at one: microseconds
-        lines = {m: [scale * r.get(what, 0.0) for r in rows if r["method"] == m] for m in COMPARED}
-        unit = "microseconds" if scale > 1 else what.replace("_", " ")
-        suffix = f"-{density}" if density else ""
-        plot.line_chart(folder / f"provenance-{name}-{what}{suffix}.svg", title, label, unit, lines)
 
 
 def draw(folder: Path, results: list[dict[str, Any]], by_shards: list[dict[str, Any]]) -> None:
