@@ -19,7 +19,7 @@ from dataclasses import replace
 from decimal import InvalidOperation
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import numpy.typing as npt
@@ -98,12 +98,25 @@ _programs: WeakKeyDictionary[Interner, dict[tuple[Expr, int], Program | None]] =
 
 
 def program_of(expr: Expr, ncols: int, interner: Interner) -> Program | None:
-    """The program of one expression, made once."""
+    """The program of one expression, made once. An expression keeps the last it had: to find it among all, it would
+    have to be compared with one that is equal.
+    """
+    last: tuple[ref[Interner], int, Program | None] | None = expr.__dict__.get(_LAST)
+    if last is not None and last[0]() is interner and last[1] == ncols:
+        return last[2]
     known = _programs.setdefault(interner, {})
     key = (expr, ncols)
     if key not in known:
         known[key] = lower((expr,), None, ncols, lambda declared, value: encode_value(declared, value, interner))
-    return known[key]
+    found = known[key]
+    expr.__dict__[_LAST] = (ref(interner), ncols, found)
+    return found
+
+
+_LAST = "_last_program"
+
+
+_PLAIN = "_of_columns"
 
 
 class _Evaluation:
@@ -171,8 +184,11 @@ class _Evaluation:
     def _strict(self, expr: Call, rows: Words) -> Words:
         """A function the machine has, of arguments it has not: they become its columns."""
         columns = np.array([self.value(a, rows) for a in expr.args], dtype=np.int64).reshape(len(expr.args), rows.size)
-        args = tuple(a if isinstance(a, Literal) else ColumnRef(a.type, i) for i, a in enumerate(expr.args))
-        program = program_of(replace(expr, args=args), len(args), self.interner)
+        plain: Call | None = expr.__dict__.get(_PLAIN)
+        if plain is None:  # every expression keeps its own: one that is made anew has to be compared with others
+            args = tuple(a if isinstance(a, Literal) else ColumnRef(a.type, i) for i, a in enumerate(expr.args))
+            plain = expr.__dict__[_PLAIN] = replace(expr, args=args)
+        program = program_of(plain, len(expr.args), self.interner)
         if program is None:
             raise NotImplementedError(f"the function {expr.op} of {[a.type for a in expr.args]}")
         return self._evaluate(program, columns, rows)

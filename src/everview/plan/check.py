@@ -54,7 +54,21 @@ def free_variables(node: Node) -> frozenset[VariableKey]:
     return found
 
 
+def free_depths(node: Node) -> tuple[int, ...]:
+    """The depths of the loops whose variables a plan reads, outermost first. Every node keeps its own.
+
+    >>> from everview.types import INT
+    >>> free_depths(Variable(1, 0, (INT,)))
+    (1,)
+    """
+    found: tuple[int, ...] | None = node.__dict__.get(_DEPTHS)
+    if found is None:
+        found = node.__dict__[_DEPTHS] = tuple(sorted({depth for depth, _ in free_variables(node)}))
+    return found
+
+
 _FREE = "_free_variables"
+_DEPTHS = "_free_depths"
 _NOTHING: frozenset[VariableKey] = frozenset()
 
 

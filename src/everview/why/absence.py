@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from everview.plan import nodes as plan
+from everview.plan.check import free_depths
 from everview.types import NULL
 from everview.why import drawing, linear
 from everview.why.access import Supposed, matches
@@ -264,7 +265,7 @@ class Absences:
         reasons: list[str] = []
         for each in node.inputs:
             if isinstance(each, plan.Negate) and self.contents.count(each.child, inside, row) > 0:
-                if self.contents.depths(each.child):
+                if free_depths(each.child):
                     reasons.append(
                         f"{self.telling.names.text(each.child)} has {self._shown(node, dict(enumerate(row)))}"
                     )

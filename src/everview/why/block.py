@@ -150,15 +150,17 @@ class Block:
 
     def bag(self) -> Bag:
         """The rows with their counts added up."""
-        found: Bag = {}
         width = len(self._places)
-        rows: Iterable[Row] = (
-            zip(*(self.column(c).tolist() for c in range(width)), strict=True) if width else [()] * len(self)
-        )
         if not len(self):
-            return found
-        for row, n in zip(rows, self.counts.tolist(), strict=True):
-            found[row] = found.get(row, 0) + n
+            return {}
+        columns = [self.column(c).tolist() for c in range(width)]
+        rows: list[Row] = list(zip(*columns, strict=True)) if width else [()] * len(self)
+        counts: list[int] = self.counts.tolist()
+        found: Bag = dict(zip(rows, counts, strict=True))
+        if len(found) < len(rows):  # some rows stand there twice
+            found.clear()
+            for row, n in zip(rows, counts, strict=True):
+                found[row] = found.get(row, 0) + n
         return found if all(found.values()) else {row: n for row, n in found.items() if n}
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from everview.expr.evaluate import evaluate
-from everview.expr.nodes import ColumnRef, Expr
+from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
 from everview.types import NULL
 from everview.why import linear
@@ -79,20 +78,13 @@ class Blocks:
         if not len(child):
             return nothing(len(node.types))
         if isinstance(node, plan.Filter):
-            (predicate,), read = self._narrowed((node.predicate,))
-            return child.where(evaluate((), predicate, child.matrix(read), interner).kept)
+            one = linear.narrow(node, interner)
+            return child.where(one.run(child.matrix(one.read)).kept)
         if linear.is_plain(node):
             return child.choose(e.index for e in node.exprs if isinstance(e, ColumnRef)).known(bound)
-        exprs, read = self._narrowed(node.exprs)
-        made = evaluate(exprs, None, child.matrix(read), interner)
+        one = linear.narrow(node, interner)
+        made = one.run(child.matrix(one.read))
         return Block.of(made.codes, child.counts[made.kept]).known(bound)
-
-    def _narrowed(self, exprs: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], list[int]]:
-        """Expressions of only the columns that they read, and which those are."""
-        read = sorted(set().union(*(e.columns() for e in exprs)))
-        types = {e.index: e.type for expr in exprs for e in expr.walk() if isinstance(e, ColumnRef)}
-        mapping = {c: ColumnRef(types[c], i) for i, c in enumerate(read)}
-        return tuple(e.remap(mapping) for e in exprs), read
 
     def _join(self, node: plan.Join, bound: Bound) -> Block:
         """The side of which less has to be looked at first; then the other, by its keys if they are few."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from everview.codes.values import encode_value
 from everview.errors import CompactedError, InternalError
 from everview.expr.nodes import ColumnRef, Literal
 from everview.plan import nodes as plan
-from everview.plan.check import free_variables
+from everview.plan.check import free_depths
 from everview.why import linear
 from everview.why.access import Access, added, matches
 from everview.why.block import Bag, Bound, Row
@@ -112,27 +112,17 @@ class Contents:
         self._blocks = Blocks(self)
         self._costs: dict[tuple[int, tuple[int, ...], frozenset[int]], float] = {}
         self._orders: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, float, float]] = {}
-        self._depths: dict[int, tuple[int, ...]] = {}
         self._met: list[plan.Node] = []
+        """plans that are known by their ids, which are for those that live"""
 
     def forget(self) -> None:
         """Forget what was found so far."""
         self._known.clear()
         self._blocks.forget()
 
-    def depths(self, node: plan.Node) -> tuple[int, ...]:
-        """The depths of the loops whose variables a plan reads."""
-        known = self._depths.get(id(node))
-        if known is None:
-            self._met.append(node)  # ids are for those that live
-            known = self._depths[id(node)] = tuple(sorted({depth for depth, _ in free_variables(node)}))
-        return known
-
     def place(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
         """What tells apart the rounds in which a plan may be looked at."""
-        depths = self._depths.get(id(node))
-        if depths is None:
-            depths = self.depths(node)
+        depths = free_depths(node)
         if not depths:
             return depths
         return (inside[depths[0]].serial,) if len(depths) == 1 else tuple([inside[d].serial for d in depths])
@@ -156,7 +146,8 @@ class Contents:
         return found
 
     def _rows(self, node: plan.Node, inside: Inside, bound: Bound) -> Bag:
-        if not self.depths(node):
+        self._met.append(node)
+        if not free_depths(node):
             kept = self.access.rows(node, bound)
             if kept is not None:
                 return kept
@@ -165,36 +156,36 @@ class Contents:
                     return self._blocks.of(node, bound).bag()
                 except TooMany:
                     pass
-        if isinstance(node, plan.Variable):
-            return inside[node.depth].rows(node.index, bound)
-        if isinstance(node, LINEAR):
-            return self._linear(node, inside, bound)
-        if isinstance(node, plan.Union):
-            return added([self.rows(i, inside, bound) for i in node.inputs])
-        if isinstance(node, plan.Join):
-            return self._join(node, inside, bound)
-        if isinstance(node, plan.Threshold):
-            found = self.rows(node.child, inside, bound)
-            return {row: 1 if node.kind == "distinct" else n for row, n in found.items() if n > 0}
-        if isinstance(node, plan.Negate):
-            return {row: -n for row, n in self.rows(node.child, inside, bound).items()}
-        if isinstance(node, GROUPINGS):
-            return self._grouped(node, inside, bound)
-        if isinstance(node, plan.LoopResult):
-            return self.histories.result(node, inside, bound)
-        if isinstance(node, plan.Constant):
-            return self._constant(node, bound)
-        if isinstance(node, plan.MultiJoin):
-            return self._multiway(node, inside, bound)
-        if isinstance(node, plan.Table):
-            raise CompactedError(
-                "E_COMPACTED",
-                f"time {self.access.time} is no longer known of a table that is needed to explain the row",
-                "keep more history with ev.connect(history=...)",
-            )
-        raise InternalError("E_INTERNAL", f"a {type(node).__name__} cannot be read backwards")
+        read = _READINGS.get(type(node))
+        if read is None:
+            raise InternalError("E_INTERNAL", f"a {type(node).__name__} cannot be read backwards")
+        return read(self, node, inside, bound)
 
-    def _constant(self, node: plan.Constant, bound: Bound) -> Bag:
+    def _variable(self, node: plan.Variable, inside: Inside, bound: Bound) -> Bag:
+        return inside[node.depth].rows(node.index, bound)
+
+    def _union(self, node: plan.Union, inside: Inside, bound: Bound) -> Bag:
+        return added([self.rows(i, inside, bound) for i in node.inputs])
+
+    def _threshold(self, node: plan.Threshold, inside: Inside, bound: Bound) -> Bag:
+        found = self.rows(node.child, inside, bound)
+        return {row: 1 if node.kind == "distinct" else n for row, n in found.items() if n > 0}
+
+    def _negate(self, node: plan.Negate, inside: Inside, bound: Bound) -> Bag:
+        return {row: -n for row, n in self.rows(node.child, inside, bound).items()}
+
+    def _loop_result(self, node: plan.LoopResult, inside: Inside, bound: Bound) -> Bag:
+        return self.histories.result(node, inside, bound)
+
+    def _table(self, node: plan.Table, inside: Inside, bound: Bound) -> Bag:
+        """A table is kept, unless the time is gone."""
+        raise CompactedError(
+            "E_COMPACTED",
+            f"time {self.access.time} is no longer known of a table that is needed to explain the row",
+            "keep more history with ev.connect(history=...)",
+        )
+
+    def _constant(self, node: plan.Constant, inside: Inside, bound: Bound) -> Bag:
         rows = (
             tuple(encode_value(t, v, self.interner) for t, v in zip(node.types, row, strict=True)) for row in node.rows
         )
@@ -238,7 +229,7 @@ class Contents:
 
     def _in_blocks(self, node: plan.Node, inside: Inside, bound: Bound) -> bool:
         """Whether a plan's rows are many, and read as columns."""
-        if self.depths(node) or not isinstance(node, IN_BLOCKS) or self.access.size(node) is not None:
+        if free_depths(node) or not isinstance(node, IN_BLOCKS) or self.access.size(node) is not None:
             return False
         return self.cost(node, inside, frozenset(bound)) > MANY
 
@@ -385,13 +376,13 @@ class Contents:
 
     def _sizes(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
         """About how much there is in the round in which a plan is looked at."""
-        depths = self.depths(node)
+        depths = free_depths(node)
         return tuple([inside[d].size.bit_length() for d in depths]) if depths else depths
 
     def _cost(self, node: plan.Node, inside: Inside, known: frozenset[int]) -> float:
         if isinstance(node, plan.Variable):
             return 2.0 if len(known) == len(node.types) else 1.0 + inside[node.depth].size / (100.0 if known else 1.0)
-        if not self.depths(node):
+        if not free_depths(node):
             size_kept = self.access.size(node)
             if size_kept is not None:
                 ahead = self.access.prefix(node, known)
@@ -426,6 +417,22 @@ class Contents:
                 node.child, inside, frozenset(k for k, at in zip(keys, places, strict=True) if at in known)
             )
         return UNKNOWN_SIZE / (1000.0 if known else 1.0)
+
+
+_READINGS: dict[type[plan.Node], Callable[[Contents, Any, Inside, Bound], Bag]] = {
+    plan.Variable: Contents._variable,
+    plan.Union: Contents._union,
+    plan.Join: Contents._join,
+    plan.Threshold: Contents._threshold,
+    plan.Negate: Contents._negate,
+    plan.LoopResult: Contents._loop_result,
+    plan.Constant: Contents._constant,
+    plan.MultiJoin: Contents._multiway,
+    plan.Table: Contents._table,
+    **dict.fromkeys(LINEAR, Contents._linear),
+    **dict.fromkeys(GROUPINGS, Contents._grouped),
+}
+"""How the rows of each kind of node are found."""
 
 
 def agreeing(bound: Bound, more: Iterable[tuple[int, int]]) -> dict[int, int] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,14 @@ def groups(bag: Bag, keys: tuple[int, ...]) -> dict[Row, Bag]:
     {(1,): {(1, 2): 1, (1, 3): 2}, (4,): {(4, 5): 1}}
     """
     found: dict[Row, Bag] = {}
+    if len(keys) == 1:
+        place = keys[0]
+        for row, count in bag.items():
+            found.setdefault((row[place],), {})[row] = count
+        return found
+    key_of: Callable[[Row], Row] = itemgetter(*keys) if keys else lambda _: ()
     for row, count in bag.items():
-        found.setdefault(tuple(row[k] for k in keys), {})[row] = count
+        found.setdefault(key_of(row), {})[row] = count
     return found
 
 

@@ -227,18 +227,26 @@ class Forest:
         self.entries = make.peek(context, forest_k.FOREST_ENTRIES)
         self.question = node.question
         self.width = forest_k.VERTEX_QUESTION + len(self.question)
+        self._entries: dict[Row, int] = {}
+        """entries of rows that were met as parents"""
 
     def result(self, index: int, bound: Bound) -> Bag:
         return self.access.read(self.arrangement, bound)
 
     def came(self, index: int, row: Row, upto: int | None, sign: int) -> Came | None:
-        entry = self._find(row)
-        if entry is None or sign < 0 or self._row(entry) != row:
-            return None
+        entry = self._entries.get(row)
+        if entry is None:
+            entry = self._find(row)
+            if entry is None or self._row(entry) != row:
+                return None
         parent = self._word(entry, forest_k.VERTEX_PARENT)
-        if parent == forest_k.NO_PARENT:
+        if parent == forest_k.NO_PARENT or sign < 0:
             return None
-        return Came(None, Given([{} if parent == forest_k.OWN_VALUE else {self._row(parent): 1}], partial=True))
+        if parent == forest_k.OWN_VALUE:
+            return Came(None, Given([{}], partial=True))
+        before = self._row(parent)
+        self._entries[before] = parent
+        return Came(None, Given([{before: 1}], partial=True))
 
     def _word(self, entry: int, word: int) -> int:
         return int(make.peek(self.entries, 1 + entry * self.width + word))

@@ -14,6 +14,7 @@ import numpy as np
 from everview.codes.values import encode_value
 from everview.dataflow import python_operators as pythonic
 from everview.expr.evaluate import ERRORS, evaluate
+from everview.expr.few import FewRows
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.types import NULL
@@ -21,6 +22,9 @@ from everview.why.block import Bound, Row
 
 if TYPE_CHECKING:
     from everview.codes.interner import Interner
+
+FEW = 100
+"""Rows of which only the columns are gathered that are read."""
 
 SAME_CODE = frozenset({"int", "bool", "str", "date", "timestamp", "bytes"})
 """Kinds of which a value has one code only."""
@@ -79,19 +83,21 @@ def images(node: plan.Node, rows: Sequence[Row], interner: Interner) -> list[lis
     found: list[list[Row]] = [[] for _ in rows]
     if not rows:
         return found
-    columns = _columns(rows, len(node.children()[0].types))
     if isinstance(node, plan.FlatMap):
+        columns = _columns(rows, len(node.child.types))
         run = pythonic.flat_map(node.function, node.child.types, node.columns, interner)
         made, origins, _ = run(columns)
         for row, origin in zip(zip(*made.tolist(), strict=True), origins.tolist(), strict=True):
             found[origin].append(row)
         return found
+    assert isinstance(node, plan.Project | plan.Filter)
+    one = narrow(node, interner)
+    read = one.read
+    result = one.run(_columns(rows, len(rows[0]))[read] if len(rows) > FEW else _some(rows, read))
     if isinstance(node, plan.Filter):
-        for kept in evaluate((), node.predicate, columns, interner).kept.tolist():
+        for kept in result.kept.tolist():
             found[kept].append(rows[kept])
         return found
-    assert isinstance(node, plan.Project)
-    result = evaluate(node.exprs, None, columns, interner)
     for row, kept in zip(zip(*result.codes.tolist(), strict=True), result.kept.tolist(), strict=True):
         found[kept].append(row)
     return found
@@ -109,8 +115,40 @@ def failure(node: plan.Node, row: Row, interner: Interner) -> str | None:
     return ERRORS.get(int(errors[0]))
 
 
+def _some(rows: Sequence[Row], read: Sequence[int]) -> np.ndarray:
+    """Some columns of few rows."""
+    return np.array([[row[c] for row in rows] for c in read], dtype=np.int64).reshape(len(read), len(rows))
+
+
 def _columns(rows: Sequence[Row], width: int) -> np.ndarray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), width).T
+
+
+class Narrow:
+    """A projection or filter of only the columns that it reads (`read`), for any number of rows."""
+
+    def __init__(self, node: plan.Project | plan.Filter, interner: Interner) -> None:
+        exprs = (node.predicate,) if isinstance(node, plan.Filter) else node.exprs
+        self.interner = interner
+        self.read = sorted(set().union(*(e.columns() for e in exprs)))
+        types = {e.index: e.type for expr in exprs for e in expr.walk() if isinstance(e, ColumnRef)}
+        mapping = {c: ColumnRef(types[c], i) for i, c in enumerate(self.read)}
+        narrow = tuple(e.remap(mapping) for e in exprs)
+        self.run = (
+            FewRows((), narrow[0], interner) if isinstance(node, plan.Filter) else FewRows(narrow, None, interner)
+        )
+        """what `evaluate` says of the columns in `read`"""
+
+
+def narrow(node: plan.Project | plan.Filter, interner: Interner) -> Narrow:
+    """Every node keeps its own, with the functions that its expressions became."""
+    found: Narrow | None = node.__dict__.get(_NARROW)
+    if found is None or found.interner is not interner:
+        found = node.__dict__[_NARROW] = Narrow(node, interner)
+    return found
+
+
+_NARROW = "_narrow"
 
 
 def keys_match(node: plan.Join, left: Row, right: Row) -> bool:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from everview.errors import LoopError
 from everview.plan import nodes as plan
+from everview.plan.check import free_depths
 from everview.why.block import Bag, Bound, Row
 from everview.why.contents import Contents, Given, Inside, Variables
 
@@ -137,7 +138,7 @@ class Histories:
     def _shortcuts(self, loop: plan.Loop) -> list[History]:
         if id(loop) not in self._short:
             found: Sequence[History] = ()
-            if self.kept is not None and not self.contents.depths(loop):
+            if self.kept is not None and not free_depths(loop):
                 found = self.kept.histories(loop)
             self._short[id(loop)] = (loop, list(found))
         return self._short[id(loop)][1]

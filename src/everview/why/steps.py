@@ -18,8 +18,9 @@ from typing import Any
 
 from everview.errors import InternalError
 from everview.plan import nodes as plan
+from everview.plan.check import free_depths
 from everview.plan.windows import Window
-from everview.why import linear
+from everview.why import direct, linear
 from everview.why.block import Bag, Bound, Row
 from everview.why.contents import Contents, Inside, Variables
 from everview.why.groups import Grouping, in_order
@@ -47,6 +48,14 @@ class Goal:
     upto: int | None = None
     key: Key | None = None
     """what makes it the same as another, for the search that it is a goal of"""
+    came: Came | None = None
+    """of a loop's row: how it came"""
+    children: tuple[Goal, ...] = ()
+    """what it follows from, if that is known already (`everview.why.direct`)"""
+
+    def below(self, node: plan.Node, row: Row) -> Goal:
+        """A goal that this one follows from, in the same round."""
+        return Goal(node, self.inside, row, self.sign)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +114,7 @@ class Search:
                     ) from None
                 self.steps.clear()
                 self._came.clear()
-                root.key = None
+                root.key = root.came = None
 
     def _explain(self, root: Goal) -> Step:
         todo, steps = [root], self.steps
@@ -113,7 +122,7 @@ class Search:
             goal = todo.pop()
             key = goal.key or self.key(goal)
             if key not in steps:
-                steps[key] = step = _RULES[type(goal.node)](self, goal)
+                steps[key] = step = Step(goal, goal.children) if goal.children else _RULES[type(goal.node)](self, goal)
                 if len(step.children) == 1:
                     todo.append(step.children[0])
                 else:
@@ -247,7 +256,7 @@ class Search:
     def _of_group(self, goal: Goal, node: Grouping, some: Bag, rows: int, place: int | None = None) -> Step:
         """Some rows of a group, and how many there are; that is not known where only some rows of a loop are."""
         children = tuple(Goal(node.child, goal.inside, row, 1 if n > 0 else -1) for row, n in some.items())
-        whole = not any(goal.inside[depth].partial for depth in self.contents.depths(node.child))
+        whole = not any(goal.inside[depth].partial for depth in free_depths(node.child))
         whole = whole and not self.histories.narrows(node.child)
         return Step(goal, children, seen=Seen(rows if whole else None, place))
 
@@ -255,6 +264,8 @@ class Search:
 
     def came(self, goal: Goal) -> Came:
         """How a loop's row came."""
+        if goal.came is not None:
+            return goal.came
         node = goal.node
         assert isinstance(node, plan.LoopResult)
         key = (id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, goal.upto)
@@ -268,6 +279,8 @@ class Search:
                 before = None if found.round is None else found.round - 1
                 self._rounds[found.before.serial] = (node.loop, goal.inside, before)
             self._came[key] = known = found
+            self._results.setdefault((id(node.loop), node.index), node)
+        goal.came = known
         return known
 
     def loop(self, goal: Goal) -> Step:
@@ -280,6 +293,8 @@ class Search:
             child = Goal(initial, goal.inside, goal.row, goal.sign)
         else:
             child = Goal(loop.bodies[node.index], {**goal.inside, loop.depth: came.before}, goal.row, goal.sign)
+            if came.before.partial and not self._negates and direct.found(self.contents, child):
+                return Step(goal, (child,), round=came.round)
         if self.contents.count(child.node, child.inside, child.row) * goal.sign <= 0:
             raise NoWay(loop)
         return Step(goal, (child,), round=came.round)
@@ -297,7 +312,10 @@ class Search:
 
     def result_of(self, loop: plan.Loop, index: int) -> plan.LoopResult:
         """The result of a loop as a node, the same each time."""
-        return self._results.setdefault((id(loop), index), plan.LoopResult(loop, index))
+        found = self._results.get((id(loop), index))
+        if found is None:
+            found = self._results[id(loop), index] = plan.LoopResult(loop, index)
+        return found
 
 
 _RULES: dict[type[plan.Node], Callable[[Search, Goal], Step]] = {

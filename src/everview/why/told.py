@@ -16,10 +16,11 @@ from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
 from everview.language.collection import known_names
 from everview.plan import nodes as plan
+from everview.plan.check import free_depths
 from everview.plan.rewrites import rewritten_plan
 from everview.plan.wording import texts
 from everview.session.clock.temporal import RESERVED_PREFIX
-from everview.session.names.catalog import TRANSIENT
+from everview.session.names.overview import TRANSIENT
 from everview.types import NULL
 from everview.why.contents import sides_of
 from everview.why.derivation import Derivation
@@ -56,13 +57,10 @@ class Names:
         self.own = _of_view(view)
         if node is not view._node:
             self.own = replace(self.own, columns=self.own.columns[: len(node.types)])
-        self._views: dict[plan.Node, Named] = {}
+        self._views: dict[plan.Node, Named | None] = {}
         for name, rules in rules_of(core).items():
             relation = rules._relations[name]
             self._views[relation.node] = Named(name, relation.columns)
-        for other in core.catalog.views.values():
-            if not other._name.startswith(TRANSIENT):
-                self._views.setdefault(other._node, _of_view(other))
         self._views[node] = self.own
         self._tables: dict[plan.Node, Named] = {}
         self._by_rule: dict[int, tuple[plan.Node, str]] = {}
@@ -71,7 +69,16 @@ class Names:
 
     def of(self, node: plan.Node) -> Named | None:
         """What a plan is called, if anything."""
-        return self.table(node) if isinstance(node, plan.Table) else self._views.get(node)
+        return self.table(node) if isinstance(node, plan.Table) else self._view(node)
+
+    def _view(self, node: plan.Node) -> Named | None:
+        """A view or relation."""
+        try:
+            return self._views[node]
+        except KeyError:
+            view = self.core.catalog.overview.view_of(node)
+            found = self._views[node] = None if view is None else _of_view(view)
+            return found
 
     def table(self, node: plan.Table) -> Named:
         """A table; one that follows the clock for views is called by the name of the one it follows."""
@@ -86,7 +93,7 @@ class Names:
 
     def recursion(self, node: plan.LoopResult) -> Named:
         """A loop's rows: by the view that it is, or as a part of the view that is asked about."""
-        found = self._views.get(node)
+        found = self._view(node)
         if found is None:
             which = f" {node.index + 1}" if len(node.loop.bodies) > 1 else ""
             name = self.own.name
@@ -154,13 +161,15 @@ class Telling:
         self._parts: dict[Key, _Part] = {}
         self._nothing: dict[int, bool] = {}
         self._decoders: dict[plan.Types, list[Decode]] = {}
+        self._own_decoders: dict[int, list[Decode]] = {}
+        self._tables: dict[int, Named] = {}
 
     def tell(self, root: Goal) -> Derivation:
         """The derivation of a view's row."""
         self._tell_steps()
         part = self._told(root)
         own = self.names.own
-        row = self.decoded(root.node.types, root.row)
+        row = self._values(root)
         if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (own.name, row):
             return part.pieces[0]
         return self._derived(root, own, part)
@@ -208,11 +217,24 @@ class Telling:
 
     def decoded(self, types: plan.Types, row: tuple[int, ...]) -> tuple[Any, ...]:
         """A row's values."""
+        return tuple([decode(code) for decode, code in zip(self._decoders_of(types), row, strict=True)])
+
+    def _decoders_of(self, types: plan.Types) -> list[Decode]:
         decoders = self._decoders.get(types)
         if decoders is None:
             interner = self.search.contents.interner
             decoders = self._decoders[types] = [decoder(t, interner) for t in types]
-        return tuple([decode(code) for decode, code in zip(decoders, row, strict=True)])
+        return decoders
+
+    def _values(self, goal: Goal) -> tuple[Any, ...]:
+        """The values of a row that a goal is about."""
+        decoders = self._own_decoders.get(id(goal.node))  # it lives as long as the search
+        if decoders is None:
+            decoders = self._own_decoders[id(goal.node)] = self._decoders_of(goal.node.types)
+        row = goal.row
+        if len(row) == 1:
+            return (decoders[0](row[0]),)
+        return tuple([decode(code) for decode, code in zip(decoders, row)])  # noqa: B905 (keywords cost time here)
 
     def _part(self, step: Step, below: list[_Part]) -> _Part:
         goal, node = step.goal, step.goal.node
@@ -221,9 +243,7 @@ class Telling:
         if isinstance(node, plan.Constant):
             return _Part(rule=self.names.rule(node))
         if isinstance(node, plan.Table):
-            table = self.names.table(node)
-            row = self.decoded(node.types, goal.row)[: table.width]
-            return _Part((Derivation(row, table.name, "table", columns=table.columns, how=table.how),))
+            return self._base(node, goal)
         if len(below) == 1 and not step.absent:
             part = below[0]
         else:
@@ -234,7 +254,7 @@ class Telling:
             return part
         if isinstance(node, plan.LoopResult):
             return _Part((self._derived(goal, self.names.recursion(node), part, step.round),))
-        named = self.names.of(node) if not self.search.contents.depths(node) else None
+        named = self.names.of(node) if not free_depths(node) else None
         if isinstance(node, GROUPINGS):
             part = self._grouped(step, part)
         if isinstance(node, plan.FlatMap):
@@ -244,11 +264,19 @@ class Telling:
             part = part._replace(rule=rule)
         return part if named is None else _Part((self._derived(goal, named, part),))
 
+    def _base(self, node: plan.Table, goal: Goal) -> _Part:
+        """A row of a table."""
+        table = self._tables.get(id(node))
+        if table is None:
+            table = self._tables[id(node)] = self.names.table(node)
+        row = self._values(goal)[: table.width]
+        return _Part((Derivation(row, table.name, "table", (), table.columns, "", table.how),))
+
     def _is_nothing(self, node: plan.Node) -> bool:
         """Whether people have no word for what a plan does."""
         known = self._nothing.get(id(node))  # it lives as long as the search
         if known is None:
-            named = not self.search.contents.depths(node) and self.names.of(node) is not None
+            named = not free_depths(node) and self.names.of(node) is not None
             known = isinstance(node, SILENT) and not named and not self.names.rule(node)
             self._nothing[id(node)] = known
         return known
@@ -257,14 +285,14 @@ class Telling:
         seen = step.seen
         assert seen is not None
         text = self.names.text(step.goal.node)
-        row = self.decoded(step.goal.node.types, step.goal.row)
+        row = self._values(step.goal)
         how = "; ".join((*part.how, *([f"number {seen.place} of {seen.rows}"] if seen.place is not None else [])))
         of = None if seen.place is not None else seen.rows
         return _Part((Derivation(row, text, "group", part.pieces, how=how, of=of, rule=part.rule),))
 
     def _derived(self, goal: Goal, named: Named, part: _Part, number: int | None = None) -> Derivation:
-        row = self.decoded(goal.node.types, goal.row)
-        how = "; ".join(dict.fromkeys(part.how))
+        row = self._values(goal)
+        how = "; ".join(dict.fromkeys(part.how)) if part.how else ""
         kind: Any = named.kind
         rule, children, of = part.rule, part.pieces, None
         if len(children) == 1 and children[0].kind == "group":
@@ -283,7 +311,7 @@ class Telling:
             loop = self.search.loop_of(inside[node.depth])
             named: Named | None = self.names.recursion(self.search.result_of(loop, node.index))
         else:
-            named = self.names.of(node) if not self.search.contents.depths(node) else None
+            named = self.names.of(node) if not free_depths(node) else None
         width = named.width if named is not None and named.width else len(row)
         source = self.names.text(node) if named is None else named.name
         return Derivation(row[:width], source, "absent", columns=() if named is None else named.columns)
@@ -293,7 +321,7 @@ class Telling:
         node, inside, bound = absent.node, absent.inside, dict(absent.bound)
         contents = self.search.contents
         while True:
-            named = not contents.depths(node) and not isinstance(node, plan.Table) and self.names.of(node)
+            named = not free_depths(node) and not isinstance(node, plan.Table) and self.names.of(node)
             if named:
                 return node, inside, bound
             if isinstance(node, plan.Project | plan.Filter):

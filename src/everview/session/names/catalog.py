@@ -30,7 +30,7 @@ from everview.session.names.entries import (
     ViewMade,
     encode,
 )
-from everview.session.names.overview import Named, Overview
+from everview.session.names.overview import TRANSIENT, Named, Overview
 from everview.session.names.surviving import surviving
 from everview.unbroken import Unbroken
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from everview.session.reads.followed import Index
     from everview.session.table import Table
     from everview.session.view import View
-
-TRANSIENT = "("
-"""How the names of views begin that only live for the length of a query."""
 
 QUERY = "(query)"
 """The name a SELECT has while it is installed."""

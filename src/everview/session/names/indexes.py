@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from everview.dataflow.operators import Arrangement
 from everview.session.changes.turns import reads
-from everview.session.names.catalog import TRANSIENT
 from everview.session.names.entries import IndexDropped, IndexMade
+from everview.session.names.overview import TRANSIENT
 from everview.session.reads.followed import Index
 from everview.session.reads.snapshot import keep_snapshots
 from everview.session.table import Table

@@ -14,11 +14,15 @@ from everview.session.clock.temporal import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Operator
+    from everview.plan.nodes import Node
     from everview.session.names.catalog import Catalog
     from everview.session.table import Table
     from everview.session.view import View
 
 Of = TypeVar("Of")
+
+TRANSIENT = "("
+"""How the names of views begin that only live for the length of a query."""
 
 
 class Named(dict[str, Of]):
@@ -78,7 +82,7 @@ class Named(dict[str, Of]):
 class Overview:
     """What there is, at one moment."""
 
-    __slots__ = ("_by_number", "_places", "fallible", "named")
+    __slots__ = ("_by_number", "_by_plan", "_places", "fallible", "named")
 
     def __init__(self, catalog: Catalog) -> None:
         self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
@@ -87,6 +91,7 @@ class Overview:
             view: tuple(view._fallible) for view in catalog.views.values() if view._fallible
         }
         """views of which rows can fail, and the operators that say so"""
+        self._by_plan: dict[Node, View] | None = None
         self._places = {name: place for place, name in enumerate(self.named)}
         self._by_number: dict[int, list[str]] = {}
         for name, one in self.named.items():
@@ -100,6 +105,16 @@ class Overview:
         if len(found) > 1:
             found.sort(key=self._places.__getitem__)
         return found
+
+    def view_of(self, node: Node) -> View | None:
+        """The view that is called by a name and has this plan; of several, the oldest."""
+        known = self._by_plan
+        if known is None:
+            known = self._by_plan = {}
+            for name, one in self.named.items():
+                if one._kind == "view" and not name.startswith(TRANSIENT):
+                    known.setdefault(one._node, one)  # type: ignore[arg-type]
+        return known.get(node)
 
     def operators(self) -> set[Operator]:
         """The operators that somebody may ask about."""

@@ -21,8 +21,8 @@ from everview.session.clock.follower_entries import described
 from everview.session.clock.temporal import RESERVED_PREFIX, ArrivalTTL
 from everview.session.names.altering import plan_of
 from everview.session.names.arguments import names_of, places_of
-from everview.session.names.catalog import TRANSIENT
 from everview.session.names.entries import TableDropped, TableMade
+from everview.session.names.overview import TRANSIENT
 from everview.session.reads.snapshot import keep_snapshots
 from everview.session.table import Table
 

@@ -18,8 +18,8 @@ from everview.plan.multiway import Choice, check_choice
 from everview.session.changes.turns import reads
 from everview.session.inspect import error_operators
 from everview.session.names.arguments import check_count, names_of, places_of
-from everview.session.names.catalog import TRANSIENT
 from everview.session.names.entries import ViewDropped, ViewMade
+from everview.session.names.overview import TRANSIENT
 from everview.session.names.rewriting import rewritten
 from everview.session.names.rules import Rule
 from everview.session.reads.snapshot import keep_snapshots
