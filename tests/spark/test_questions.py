@@ -108,7 +108,7 @@ def test_why_not(pair: tuple[Any, Any]) -> None:
 def test_what_if_leaves_nothing_behind(pair: tuple[Any, Any]) -> None:
     far, near = pair
     before, time = files(far), far.time
-    told = []
+    told: list[Any] = []
     for db in (far, near):
         question = db.what_if(delete={"edge": [("b", "c", 1)]}, insert={"edge": [("x", "c", 9)]})
         with db.what_if() as w:
@@ -116,8 +116,8 @@ def test_what_if_leaves_nothing_behind(pair: tuple[Any, Any]) -> None:
             db["edge"].insert([("c", "b", 3)])
             inside_block = {name: sorted(db[name].rows(), key=repr) for name in VIEWS}
             asked = {name: sorted(w.changes(name), key=repr) for name in VIEWS}
-        told.append(({name: sorted(question.changes(name), key=repr) for name in VIEWS}, question.changed, asked))
-        told[-1] += (inside_block,)
+        answers = {name: sorted(question.changes(name), key=repr) for name in VIEWS}
+        told.append((answers, question.changed, asked, inside_block))
     assert told[0] == told[1]
     assert files(far) == before and far.time == time
 
