@@ -423,6 +423,8 @@ class Interrupts:
         self.raiser = Raiser() if how == "async" else None
         if how == "alarm":
             signal.signal(signal.SIGALRM, self._alarm)
+        elif how in ("signal", "kill"):  # what a shell starts in the background ignores it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @staticmethod
     def _alarm(*_: Any) -> None:

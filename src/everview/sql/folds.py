@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from everview.sql.lists import itself, sortable
+
 Row = tuple[Any, ...]
 Counted = list[tuple[Row, int]]
 """Arguments, and how often they are there."""
@@ -48,7 +50,7 @@ class Folding:
         rows = in_order(rows, self.width, self.order)
         args = [(row[: self.width], n) for row, n in rows if self.name in KEEP_NULLS or None not in row[: self.width]]
         if self.distinct:
-            args = [(row, 1) for row in dict.fromkeys(row for row, _ in args)]
+            args = [(row, 1) for row in {tuple(map(itself, row)): row for row, _ in args}.values()]
         return [(FOLDS[self.name](args, self) if args else None,)]
 
 
@@ -60,11 +62,6 @@ def in_order(rows: Counted, width: int, order: tuple[bool, ...]) -> Counted:
         known.sort(key=lambda r, c=column: sortable(r[0][c]), reverse=down)  # type: ignore[misc]
         rows = known + [r for r in rows if r[0][column] is None]
     return rows
-
-
-def sortable(value: Any) -> Any:
-    """A value that sorts as here: NaN is larger than all numbers."""
-    return (value != value, value) if isinstance(value, float) else value
 
 
 KEEP_NULLS = {"first", "last"}
@@ -84,9 +81,9 @@ def _mode(rows: Counted) -> Any:
     """What is there most often; of several the first in the order."""
     counts: dict[Any, int] = {}
     for row, n in rows:
-        counts[row[0]] = counts.get(row[0], 0) + n
+        counts[itself(row[0])] = counts.get(itself(row[0]), 0) + n
     most = max(counts.values())
-    return next(value for value, n in counts.items() if n == most)
+    return next(row[0] for row, _ in rows if counts[itself(row[0])] == most)
 
 
 def _between(rows: Counted, fraction: float) -> float:

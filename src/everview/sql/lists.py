@@ -8,10 +8,12 @@ Without ORDER BY the values are in their own order, so that the answer is always
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from everview.codes.frozen import JsonNull
 from everview.codes.jsons import order_key
+from everview.errors import InputError
 
 Row = tuple[Any, ...]
 
@@ -49,7 +51,7 @@ class Listing:
             known.sort(key=lambda r, c=column: self.sortable(r[0][c], c), reverse=down)  # type: ignore[misc]
             rows = known + [r for r in rows if r[0][column] is None]
         if self.distinct:
-            values = list(dict.fromkeys(row[0] for row, _ in rows))
+            values = list({itself(row[0]): row[0] for row, _ in reversed(rows)}.values())[::-1]
         else:
             values = [row[0] for row, n in rows for _ in range(n)]
         if not values:
@@ -58,7 +60,7 @@ class Listing:
 
     def sortable(self, value: Any, column: int) -> Any:
         """What the values of a column (0: those that are listed) sort by."""
-        return _sortable(value)
+        return sortable(value)
 
     def made(self, values: list[Any]) -> Any:
         """One value of many."""
@@ -80,19 +82,35 @@ class Documents(Listing):
         return "jsonb_object_agg" if self.pairs else "jsonb_agg"
 
     def sortable(self, value: Any, column: int) -> Any:
-        return order_key(value) if column == 0 else _sortable(value)
+        return order_key(value) if column == 0 else sortable(value)
 
     def made(self, values: list[Any]) -> Any:
         inside: list[Any] = [None if isinstance(v, JsonNull) else v for v in values]
+        if self.pairs and any(key is None or isinstance(key, JsonNull) for key, _ in inside):
+            hint = "leave such rows out: FILTER (WHERE key IS NOT NULL)"
+            raise InputError("E_NULL", "a key is NULL, and an object has no such key", hint)
         return dict(inside) if self.pairs else inside
 
 
-def _sortable(value: Any) -> Any:
-    """What sorts any values of one type: NaN is larger than all numbers, lists go item by item, NULLs last."""
-    if isinstance(value, float):
-        return value != value, value
-    if isinstance(value, list):
-        return [(v is None, 0 if v is None else _sortable(v)) for v in value]
+def sortable(value: Any) -> Any:
+    """What sorts any values of one type: NaN is larger than all numbers, lists go item by item, NULLs last. JSON is a
+    type with values of many kinds, which come in the order of `order_key`.
+    """
     if isinstance(value, (dict, JsonNull)):
         return order_key(value)
-    return value
+    if isinstance(value, bool):
+        return 3, value
+    if isinstance(value, (int, float, Decimal)):
+        return 2, value != value, value
+    if isinstance(value, (list, tuple)):
+        return 4, [(v is None, 0 if v is None else sortable(v)) for v in value]
+    return 1, value
+
+
+def itself(value: Any) -> Any:
+    """What is equal for the same values alone: Python's True is 1, JSON's is not."""
+    if isinstance(value, dict):
+        return frozenset((key, itself(v)) for key, v in value.items())
+    if isinstance(value, list):
+        return tuple(itself(v) for v in value)
+    return isinstance(value, bool), value

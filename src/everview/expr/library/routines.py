@@ -3,7 +3,8 @@
 A signature is written `text int [text] -> text`: kinds of arguments, those that may be left out in brackets, and the
 kind of the result. `...` repeats the last argument any number of times, `|` parts alternatives, of which the first one
 that fits counts. Kinds are `text int float bool bytes date timestamp interval time`, `texts` (an array), `number` (int,
-float or decimal) and `any`; a result can also be `same`, the type of the first argument, or `decimal` of its scale.
+float or decimal), `any`, and `printed` (any, as text unless its values print themselves); a result can also be `same`,
+the type of the first argument, or `decimal` of its scale.
 Conversions are those of `everview.expr.functions`: int to float, decimal to float, date to timestamp.
 
 The Python function gets and gives plain values. It raises `RowFailure` where it has no value, and never sees NULL
@@ -81,7 +82,13 @@ class Signature:
         return KINDS[self.gives]
 
 
+PRINTED = {"str", "char", "bool", "int", "float", "decimal", "numeric", "date", "timestamp", "bytes"}
+"""Kinds whose values say by themselves how they are written; others are cast to text, by their type."""
+
+
 def _cast(given: DataType, kind: str) -> DataType:
+    if kind == "printed":
+        return given if given.kind in PRINTED else STR.optional(given.nullable)
     if kind == "any" or (kind == "number" and given.kind in functions.NUMBERS | {"numeric"}) or given.kind == kind:
         return given
     wanted = KINDS.get(kind)

@@ -232,8 +232,10 @@ _add("translate", "text text text -> text", _translate, "each letter that is in 
 _add("chr", "int -> text", _chr, "the letter with that code point")
 _add("ascii", "text -> int", lambda text: ord(text[0]) if text else 0, "the code point of the first letter")
 _add("to_hex", "int -> text", _hex, "in hexadecimal digits")
-_add("concat_ws", "text any ... -> text", _concat_ws, "values joined by a, without NULLs", nulls=True, maybe=True)
-_add("format", "text any ... -> text|text -> text", _format, "a template with %s, %I and %L", nulls=True, maybe=True)
+_add("concat_ws", "text printed ... -> text", _concat_ws, "values joined by a, without NULLs", nulls=True, maybe=True)
+_add(
+    "format", "text printed ... -> text|text -> text", _format, "a template with %s, %I and %L", nulls=True, maybe=True
+)
 _add("left", "text int -> text", _left, "the first letters, or all but the last")
 _add("right", "text int -> text", _right, "the last letters, or all but the first")
 _add("overlay", "text text int [int] -> text", _overlay, "b put over a, from a place on")

@@ -89,7 +89,7 @@ def _coerced(function: Routine, args: list[Expr], given: list[exp.Expr], scalars
         wanted = signature.wants(len(args))
         tried = list(args)
         for i in quoted:
-            if wanted[i] not in ("text", "any"):
+            if wanted[i] not in ("text", "any", "printed"):
                 target = KINDS["float" if wanted[i] == "number" else wanted[i]]
                 tried[i] = constants.text_as(args[i].value, target, given[i], scalars.source)  # type: ignore[attr-defined]
         if _fits(function, tried):

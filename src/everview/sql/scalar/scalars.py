@@ -147,6 +147,8 @@ class Scalars(TypedScalars):
 
     def bind(self, node: exp.Expr) -> Expr:
         """The expression, typed, over the positions of the scope's relation."""
+        if node is None:
+            raise parts.Missing
         try:
             found = self.scope.placed.get(id(node)) or self.special(node)
             if found is not None:
@@ -187,9 +189,9 @@ class Scalars(TypedScalars):
     def _bind(self, node: exp.Expr) -> Expr:
         kind = type(node)
         if kind in SIMPLE:
-            op, parts = SIMPLE[kind]
-            self.source.only(node, *parts)
-            return self.call(op, *(self.bind(node.args[p]) for p in parts if node.args.get(p) is not None))
+            op, operands = SIMPLE[kind]
+            self.source.only(node, *operands)
+            return self.call(op, *(self.bind(node.args[p]) for p in operands if node.args.get(p) is not None))
         if kind in COMPARISONS:
             return self._comparison(node, COMPARISONS[kind])
         handler: Callable[[Any], Expr] | None = getattr(self, f"on_{kind.__name__.lower()}", None)
@@ -198,7 +200,11 @@ class Scalars(TypedScalars):
         if handler is None:
             return self.bind(self.in_our_words(node))
         self.source.only(node, *PARTS.get(kind, OPERANDS))
-        return handler(node)
+        try:
+            return handler(node)
+        except parts.Missing:
+            what = f"{self.source.written(node)} lacks an argument"
+            raise self.source.error(node, "E_ARITY", what, "see docs/sql.md for what it takes") from None
 
     def in_our_words(self, node: exp.Expr) -> exp.Expr:
         """A function of another dialect as one of ours, or the error that there is none."""

@@ -50,6 +50,10 @@ MEANINGLESS: frozenset[tuple[type[exp.Expr], str]] = frozenset(
 """Parts that say nothing here: sqlglot sets them for other dialects, or they make no difference."""
 
 
+class Missing(KeyError):
+    """A part that a node of its kind needs is not there: sqlglot lets `div(5)` and `map()` pass."""
+
+
 class Parts(dict[str, Any]):
     """A node's parts, and which of them were asked for."""
 
@@ -65,6 +69,8 @@ class Parts(dict[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
+        if key not in self:
+            raise Missing(key)
         return super().__getitem__(key)
 
 
