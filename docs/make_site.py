@@ -77,6 +77,7 @@ def main() -> int:
     done = subprocess.run(command, env=environment, check=False).returncode
     if not done:
         print(f"wrote {ROOT / 'build' / 'site' / 'index.html'}")
+        print("Its search needs a server: python3 -m http.server -d build/site")
     return done
 
 
