@@ -1,7 +1,8 @@
 """The first hour: every `everview ...` command of README and docs runs as it is written, outside the checkout.
 
 A page's commands run in bash, in a fresh folder that holds what the page speaks of (`ABOUT`). Names of places are
-replaced (`PLACES`); what runs until Ctrl-C gets one. What is not run here is listed, with where it is.
+replaced (`PLACES`); what runs until Ctrl-C gets one. What is not run here is listed, with where it is. So do the files
+that pages show: pipelines in TOML and SQL. Python is run by conftest.py, what needs Spark by tests/spark/test_pages.py.
 """
 
 from __future__ import annotations
@@ -56,6 +57,11 @@ def commands(page: str) -> list[str]:
     blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / f"{page}.md").read_text(), re.M | re.S)
     lines = [re.sub(r"\s+#\s.*", "", line) for block in blocks for line in block.splitlines()]
     return [line for line in lines if line.startswith("everview ")]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """What a page shows in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "docs" / f"{page}.md").read_text(), re.M | re.S)
 
 
 def elsewhere(command: str) -> bool:
@@ -119,3 +125,43 @@ def test_every_page_with_commands_is_run() -> None:
     assert pages == set(PAGES)
     everything = [command for page in PAGES for command in commands(page)]
     assert [known for known in ELSEWHERE if not any(c.startswith(known) for c in everything)] == []
+
+
+def test_targets_of_make_are_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", page.read_text(), re.M)}
+    asked = {name for pair in named for name in pair if name}
+    assert {"demo", "test", "wheel", "site"} <= asked and asked <= targets
+
+
+def invoked(*arguments: object) -> str:
+    from typer.testing import CliRunner
+
+    from everview.cli import app
+
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_pipelines_in_toml_run_as_they_are_shown(tmp_path: Path) -> None:
+    whole, _ = blocks("pipelines", "toml")  # the other needs Kafka: tests/spark
+    (tmp_path / "pipeline.toml").write_text(whole)
+    (tmp_path / "in" / "orders").mkdir(parents=True)
+    (tmp_path / "in" / "orders" / "1.json").write_text(
+        '{"id": 1, "country": "at", "amount": 5}\n{"id": 2, "country": "at", "amount": 2}\n'
+    )
+    assert "sinks" in invoked("check", tmp_path / "pipeline.toml")
+    assert "orders 2 rows" in invoked("run", tmp_path / "pipeline.toml", "--embedded")
+    assert invoked("sql", tmp_path / "state", "--mode", "csv", "-c", "SELECT * FROM revenue").endswith('"at",7\n')
+    (changes,) = (tmp_path / "out" / "revenue").glob("changes-*.parquet")
+    assert changes.stat().st_size
+
+
+def test_sinks_of_bad_records_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("id,amount\n1,2\n")
+    source = "CREATE SOURCE orders (id int, amount int) FROM 'orders.csv' WITH (bad = 'quarantine');"
+    (tmp_path / "p.sql").write_text("\n".join([source, *blocks("production", "sql")]))
+    told = invoked("check", tmp_path / "p.sql")
+    assert "to webhook https://hooks.example.org/shop" in told and "to command mail-troubles --to ops" in told
