@@ -127,14 +127,6 @@ def test_every_page_with_commands_is_run() -> None:
     assert [known for known in ELSEWHERE if not any(c.startswith(known) for c in everything)] == []
 
 
-def test_targets_of_make_are_there() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    named = {name for page in pages for name in re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", page.read_text(), re.M)}
-    asked = {name for pair in named for name in pair if name}
-    assert {"demo", "test", "wheel", "site"} <= asked and asked <= targets
-
-
 def invoked(*arguments: object) -> str:
     from typer.testing import CliRunner
 

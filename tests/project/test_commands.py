@@ -42,10 +42,12 @@ def test_missing_kernels_are_a_message_and_faults_of_ours_a_traceback(monkeypatc
     assert isinstance(CliRunner().invoke(app, ["doctor"]).exception, InternalError)
 
 
-def test_readme_commands_are_make_targets() -> None:
+def test_commands_of_pages_are_make_targets() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"`?make ([a-z-]+)", (ROOT / "README.md").read_text()))
     assert {"demo", "test"} <= named <= targets
+    for page in (ROOT / "docs").glob("*.md"):
+        assert set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)) <= targets, page.name
 
 
 def test_ci_runs_the_readmes_test_command() -> None:
