@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everview.codes import Interner, hashing
-from everview.codes.interner import TAGS
+from everview.codes.interner import TAGS, Remembered
 from everview.errors import InputError
 from everview.types import NULL
 
@@ -235,6 +235,34 @@ def test_a_failed_growth_leaves_the_store_as_it_was(monkeypatch: pytest.MonkeyPa
     assert interner.encode(SOME).tolist() == codes.tolist()
     many = [str(i) for i in range(10_000)]
     assert interner.decode(interner.encode(many)).to_pylist() == many
+
+
+def test_a_full_cache_begins_anew() -> None:
+    """It stays small, and what is asked for now is in it: not what was asked for first, for ever."""
+    reads: list[int] = []
+
+    def read(code: int) -> str:
+        reads.append(code)
+        return str(code)
+
+    cache = Remembered(read, most=8)
+    for code in range(100):
+        assert cache[code] == str(code) and cache[NULL] is None
+        assert len(cache) <= 8
+    reads.clear()
+    assert [cache[99], cache[99], cache[98]] == ["99", "99", "98"]
+    assert reads == []
+
+
+def test_caches_of_packed_values_count_as_held() -> None:
+    interner = Interner()
+    before = interner.nbytes
+    for i in range(1000):
+        interner.packed_id("numeric", str(i))
+    held = interner.nbytes - before
+    empty = Interner()
+    empty.encode([str(i) for i in range(1000)])
+    assert held > empty.nbytes - before + 1000 * 90
 
 
 def _no_memory(*_: object) -> None:

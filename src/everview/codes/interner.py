@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,17 +86,28 @@ class _Snapshot(NamedTuple):
     runs: tuple[Run, ...] = ()
 
 
-class _Values(dict[int, Any]):
-    """Cache from id to value that fills itself."""
+class Remembered(dict[int, Any]):
+    """A cache from ids to values that reads what it lacks, and begins anew when it is full: what came first is hardly
+    what is asked for now.
 
-    def __init__(self, interner: Interner) -> None:
+    >>> squares = Remembered(lambda n: n * n, most=2)
+    >>> squares[3], squares[4], len(squares), squares[NULL]
+    (9, 16, 2, None)
+    """
+
+    def __init__(self, read: Callable[[int], Any], most: int = CACHED) -> None:
         super().__init__({NULL: None})
-        self._interner = interner
+        self._read = read
+        self._most = most
 
     def __missing__(self, wanted: int) -> Any:
-        value = self._interner._read(wanted)
-        if len(self) < CACHED:
-            self[wanted] = value
+        if wanted == NULL:  # another thread is emptying it
+            return None
+        value = self._read(wanted)
+        if len(self) >= self._most:
+            self.clear()
+            self[NULL] = None
+        self[wanted] = value
         return value
 
 
@@ -121,9 +132,9 @@ class Interner:
         self.known_texts: dict[str, int] = {}
         self.known_bytes: dict[bytes, int] = {}
         self._known_packed: dict[tuple[str, str], int] = {}
-        self.unpacked: dict[DataType, dict[int, Any]] = {}
+        self.unpacked: dict[DataType, Remembered] = {}
         """What was read of packed values, by their type."""
-        self.values = _Values(self)
+        self.values = Remembered(self._read)
 
     def __len__(self) -> int:
         """Entries so far, those that have been left to runs included; runs that came from elsewhere do not count."""
@@ -138,7 +149,8 @@ class Interner:
     def nbytes(self) -> int:
         """Bytes held: the store's arrays, and an estimate for the caches of single values."""
         arrays = sum(array.nbytes for array in self._snapshot[:5])
-        caches = (self.known_texts, self.known_bytes, self.values)
+        caches: list[dict[Any, Any]] = [self.known_texts, self.known_bytes, self._known_packed, self.values]
+        caches += self.unpacked.values()
         return arrays + sum(sys.getsizeof(cache) + 90 * len(cache) for cache in caches)
 
     # single values

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from everview.codes import packed
-from everview.codes.interner import CACHED, Interner, item_tag
+from everview.codes.interner import CACHED, Interner, Remembered, item_tag
 from everview.codes.scalars import DECODERS, counted, shown, wrong_type
 from everview.errors import InputError
 from everview.types import INTERNED, NULL, PACKED, DataType
@@ -102,29 +102,19 @@ def _items_read(declared: DataType, interner: Interner) -> Decode:
     return decode
 
 
-class _Unpacked(dict[int, Any]):
-    """Values of ids, each read once while there is room."""
-
-    def __init__(self, declared: DataType, interner: Interner) -> None:
-        super().__init__({NULL: None})
-        self._text = interner.values
-        self._unpack = packed.unpacker(declared) if declared.kind != "char" else self._padded
-        self._width = declared.width
-
-    def _padded(self, text: str) -> str:
-        return text.ljust(self._width)
-
-    def __missing__(self, code: int) -> Any:
-        value = self._unpack(self._text[code])
-        if len(self) < CACHED // 16:
-            self[code] = value
-        return value
+def _unpack_from(declared: DataType, interner: Interner) -> Callable[[int], Any]:
+    """What reads the value of an id: the text it is kept as, unpacked; a CHAR with the spaces behind it."""
+    texts, width = interner.values, declared.width
+    if declared.kind == "char":
+        return lambda code: texts[code].ljust(width)
+    unpack = packed.unpacker(declared)
+    return lambda code: unpack(texts[code])
 
 
 def _unpacked(declared: DataType, interner: Interner) -> Decode:
     known = interner.unpacked.get(declared.optional(False))
     if known is None:
-        known = interner.unpacked[declared.optional(False)] = _Unpacked(declared, interner)
+        known = interner.unpacked[declared.optional(False)] = Remembered(_unpack_from(declared, interner), CACHED // 16)
     return known.__getitem__
 
 
