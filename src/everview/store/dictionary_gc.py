@@ -30,7 +30,13 @@ FORGOTTEN = "everview.forgotten"
 """The mark that says at which version words were forgotten last, and how many were left."""
 
 UNUSED_ENTRIES = 1 << 16
-"""Entries of a dictionary beyond twice those that were needed, from which it is looked at."""
+"""Entries of a dictionary beyond twice those that were needed, from which it is looked at in any case."""
+
+FEW_ENTRIES = 1 << 12
+"""The same where the state is small, so that looking costs next to nothing."""
+
+ROWS_PER_ENTRY = 4
+"""Rows of the state that may be read to find one unused entry."""
 
 LOOKUP_ENTRIES = 1 << 20
 """Numbers that are looked up at once."""
@@ -43,10 +49,17 @@ def version_of(manifest: Manifest) -> int:
 
 def due(manifest: Manifest) -> bool:
     """Whether it may be worth while to look for words that nobody needs."""
-    return (
-        bool(manifest.dictionary)
-        and sum(ref.rows for ref in manifest.dictionary) > 2 * _mark(manifest)[1] + UNUSED_ENTRIES
-    )
+    return bool(manifest.dictionary) and sum(ref.rows for ref in manifest.dictionary) > 2 * _mark(manifest)[
+        1
+    ] + _spared(manifest)
+
+
+def _spared(manifest: Manifest) -> int:
+    """How many unused entries are let be. Looking for them reads all rows, so the fewer rows, the fewer entries: else
+    a small state whose names are ever new would carry 65,000 dead ones, which are more than all the rest of it.
+    """
+    rows = sum(ref.rows for refs in manifest.lists.values() for ref in refs)
+    return min(UNUSED_ENTRIES, max(FEW_ENTRIES, rows // ROWS_PER_ENTRY))
 
 
 def _mark(manifest: Manifest) -> tuple[int, int]:
