@@ -6,13 +6,61 @@ its causes were looked for.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import everview as ev
 from everview.store import Store, dictionary_gc
 from tests.inside import inside
+
+VIEW = "CREATE VIEW {} AS SELECT a.x, count(*) AS n FROM t a JOIN t b ON a.y = b.x WHERE b.y > {} GROUP BY a.x"
+
+
+def numbers(db: Any) -> int:
+    return len(inside(db).runtime.dataflow.numbered)
+
+
+def test_operators_of_dropped_views_leave_no_numbers() -> None:
+    """Arrays by the number of an operator are filled with every definition: they must not be as long as history."""
+    db = ev.connect()
+    db.table("t", {"x": int, "y": int}).insert([(1, 2), (2, 3)])
+    db.sql(VIEW.format("stays", 0))
+    before = numbers(db)
+    made = inside(db).runtime.dataflow.made
+    for i in range(10):
+        db.sql(VIEW.format("goes", i))
+        db.sql("DROP VIEW goes")
+        db.sql("CREATE TABLE u (a int PRIMARY KEY, b text)")
+        db.sql("DROP TABLE u")
+        assert numbers(db) == before
+    assert inside(db).runtime.dataflow.made > made + 20  # whoever asks whether something came sees it by this
+    db["t"].insert([(3, 1)])
+    assert sorted(db["stays"].rows()) == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_numbers_are_given_again_beside_views_that_stay() -> None:
+    """A view that is made among those that go, and one whose making fails: all of them go on being right."""
+    db = ev.connect()
+    t = db.table("t", {"x": int, "y": int})
+    t.insert([(1, 2), (2, 3), (3, 1)])
+    for i in range(6):
+        db.sql(VIEW.format("goes", i))
+        db.sql(VIEW.format(f"stays_{i}", i))
+        db.sql("DROP VIEW goes")
+        with pytest.raises(ev.EverviewError):
+            db.sql("CREATE VIEW fails AS SELECT nothing FROM t")
+        t.insert([(i, 3)])
+        t.delete([(i, 3)])
+    rows = [(1, 2), (2, 3), (3, 1)]
+    for i in range(6):
+        pairs = Counter(a[0] for a in rows for b in rows if a[1] == b[0] and b[1] > i)
+        assert sorted(db[f"stays_{i}"].rows()) == sorted(pairs.items())
+        db.sql(f"DROP VIEW stays_{i}")
+    db.sql(VIEW.format("last", 0))
+    assert numbers(db) < 40
 
 
 def test_dead_names_of_a_small_state_are_few(tmp_path: Path) -> None:

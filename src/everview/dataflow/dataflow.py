@@ -79,6 +79,8 @@ class Dataflow:
         self.sharded = sharded
         """whether it is one of several shards: then rows are exchanged and the program has stops"""
         self.numbered: list[Operator | None] = []
+        self.made = 0
+        """operators there ever were: it grows with each, while numbers may be given again"""
         """every operator by the order in which they were made, equal on all shards; None once dropped"""
         self.purpose: Purpose | None = None
         """the part of a plan that operators are being made for"""
@@ -672,6 +674,17 @@ class Dataflow:
         }
         self.remove(gone)
         return gone
+
+    def reuse_numbers(self) -> None:
+        """Let the next operators have the numbers of the last ones, if those are gone. Else views that come and go for
+        a year make lists, and arrays that every definition fills, as long as all operators there ever were. Not on
+        shards, where numbers are names in files; not while an installation is under way, which is told by its numbers.
+        """
+        if self._new or self.swaps or self._known != len(self.numbered):
+            return
+        while self.numbered and self.numbered[-1] is None:
+            self.numbered.pop()
+        self._known = len(self.numbered)
 
     @staticmethod
     def needed(roots: Iterable[Operator], *, errors: bool = True) -> set[Operator]:

@@ -172,6 +172,7 @@ class Operator:
         self.forest = 0
         """the context of an operator whose memory changes in place (`everview.kernels.frontier`); else 0"""
         self._blocks: list[int] = []
+        dataflow.made += 1
         dataflow.numbered.append(self)  # last: whatever is known by its number can be freed
 
     def instructions(self) -> list[Instruction]:

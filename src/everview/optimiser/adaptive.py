@@ -214,7 +214,7 @@ class Adaptive:
         relations are about as large as they were.
         """
         core = self.core
-        shape = (len(core.runtime.dataflow.numbered), len(core.runtime.dataflow.operators()), *core.catalog.views)
+        shape = (core.runtime.dataflow.made, len(core.runtime.dataflow.operators()), *core.catalog.views)
         if shape == self._shape and not any(self._grown(watched) for watched in self._watched.values()):
             return
         self._shape = shape

@@ -187,6 +187,7 @@ class EmbeddedRuntime:
 
     def keep_only(self, roots: list[Operator]) -> None:
         self.builder.forget(self.dataflow.collect(roots))
+        self.dataflow.reuse_numbers()
         self.captures.forget_freed()
 
     # steps
