@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.recovery import directory
 from everview.store import Store, dictionary_gc
 from tests.inside import inside
 
@@ -61,6 +62,38 @@ def test_numbers_are_given_again_beside_views_that_stay() -> None:
         db.sql(f"DROP VIEW stays_{i}")
     db.sql(VIEW.format("last", 0))
     assert numbers(db) < 40
+
+
+def test_definitions_that_were_undone_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only when the log is 32 MB long: that is tens of thousands of plans in memory."""
+    monkeypatch.setattr(directory, "ENTRIES_KEPT", 20)
+    with ev.connect(tmp_path) as db:
+        t = db.table("t", {"x": int, "y": int})
+        most = 0
+        for i in range(40):
+            db.sql(VIEW.format("goes", i))
+            db.sql("DROP VIEW goes")
+            t.insert([(i, i)])
+            most = max(most, len(inside(db).catalog.entries))
+        db.sql(VIEW.format("stays", 0))
+        assert most < 20 + 32 + 10  # a version forgets them if more than 32 are dead
+    with ev.connect(tmp_path) as db:
+        assert db.check() == [] and len(db["t"].rows()) == 40
+
+
+def test_a_full_disk_is_not_tried_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "ENTRIES_KEPT", 20)
+    with ev.connect(tmp_path) as db:
+        t = db.table("t", {"x": int, "y": int})
+        backing = inside(db).runtime.backing
+        tried = []
+        monkeypatch.setattr(backing, "_checkpoint", lambda: tried.append(len(inside(db).catalog.entries)))
+        for i in range(30):
+            db.sql(VIEW.format("goes", i))
+            db.sql("DROP VIEW goes")
+            t.insert([(i, i)])
+        assert len(tried) == 2  # 60 definitions
+        monkeypatch.undo()
 
 
 def test_dead_names_of_a_small_state_are_few(tmp_path: Path) -> None:

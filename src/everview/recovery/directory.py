@@ -43,6 +43,11 @@ LOG_BYTES = 32 << 20
 FOLD_AT_CLOSE = 1 << 16
 """Size of the log from which closing makes a new version."""
 
+ENTRIES_KEPT = 4096
+"""Entries of the catalogue from which a new version is made. Views that come and go leave two each, with their plans,
+in memory and in the log; a version forgets them.
+"""
+
 DICTIONARY_FILES = 16
 """Pieces of the dictionary from which they are written as one."""
 
@@ -180,7 +185,7 @@ class Directory:
         if self._pending is not None:
             self._words = self._pending.words
             self._pending = None
-        if self._wal.size > self._limit:
+        if self._wal.size > self._limit or len(self.core.catalog.entries) > self._most_entries:
             self._checkpoint_or_warn()
 
     def aborted(self) -> None:
@@ -353,6 +358,7 @@ class Directory:
         live = saved.live(self.runtime.dataflow)
         state = sum(o.trace.measure()[2] for o in live if saved.state_of(o) and o.trace)
         self._limit = self._wal.size + max(LOG_BYTES, state)
+        self._most_entries = len(self.core.catalog.entries) + ENTRIES_KEPT
 
     # the end
 
