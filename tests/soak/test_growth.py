@@ -16,6 +16,7 @@ import everview as ev
 from everview.recovery import directory
 from everview.store import Store, dictionary_gc
 from tests.inside import inside
+from tests.soak import load
 
 VIEW = "CREATE VIEW {} AS SELECT a.x, count(*) AS n FROM t a JOIN t b ON a.y = b.x WHERE b.y > {} GROUP BY a.x"
 
@@ -134,3 +135,17 @@ def test_few_dead_names_of_a_large_state_are_let_be(tmp_path: Path, monkeypatch:
                 t.delete(gone)
                 db.checkpoint()
         assert len(looked) == (0 if rows == 8000 else 1)
+
+
+def test_the_model_of_the_soak_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compared has to be as steady as what it is compared with: the soak measures one process."""
+    monkeypatch.setattr(load, "FILES", 20)
+    loaded = load.Load(tmp_path, 5)
+    for _ in range(6):
+        for _ in range(15):
+            loaded.do("upsert")
+        loaded.do("reopen")
+        loaded.check()
+        assert len(loaded._sums) <= load.KEYS and loaded._files <= 40
+        assert sum(1 for _ in tmp_path.glob("out-*/changes-*")) <= 2 * 40
+    loaded.close()
