@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError
 from everview.io.notebooks import Piece, in_notebook
+from everview.language.relation import relation_of
 from everview.session.reads import shown
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Live:
         self._stop = what.subscribe(self._changed, snapshot=False)
 
     def __repr__(self) -> str:
-        return f"<live {self._what._kind} {self._what._label}>"
+        return f"<live {relation_of(self._what).kind} {relation_of(self._what).label}>"
 
     def _ipython_display_(self) -> None:
         """Nothing: `live` has put the table below its cell, and this is that cell's last value."""
@@ -69,8 +70,9 @@ class Live:
             rows, more = now._display(self._rows)
         except EverviewError as error:
             return f"<p>{html.escape(str(error))}</p>"
-        note = f"{self._what._kind} {self._what._label}: {shown.counted(len(now))} at time {now.time}"
-        codec = self._what._codec
+        what = relation_of(self._what)
+        note = f"{what.kind} {what.label}: {shown.counted(len(now))} at time {now.time}"
+        codec = what.codec
         return shown.page(codec.names, codec.types, rows, f"{more}; {note}" if more else note)
 
     def _changed(self, batch: Batch) -> None:

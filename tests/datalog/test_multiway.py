@@ -19,6 +19,7 @@ from everview import col, lit
 from everview.expr.functions import call
 from everview.expr.nodes import Literal as Constant
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan.nodes import Filter
 from everview.session.local_shards import local_shards
 from everview.types import INT
@@ -325,9 +326,9 @@ def test_a_condition_that_reads_no_column_is_tested(plan: Any) -> None:
     for name in "rst":
         db.table(name, {"a": int, "b": int}).insert([(1, 2), (2, 3), (3, 4)])
     joined = natural_join([db[n] for n in "rst"], [["x", "y"], ["y", "z"], ["z", "w"]])
-    node = joined._node
+    node = relation_of(joined).node
     never = Filter(node, call("lt", Constant(INT, 3), Constant(INT, 0)))
     always = Filter(node, call("lt", Constant(INT, 0), Constant(INT, 3)))
     for what, rows in ((never, 0), (always, 1)):
-        view = db.view(f"v{rows}", joined._derive(what, joined._columns), plan=plan)
+        view = db.view(f"v{rows}", joined._derive(what, relation_of(joined).columns), plan=plan)
         assert len(view.rows()) == rows

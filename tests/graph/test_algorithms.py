@@ -11,6 +11,7 @@ import pytest
 
 from everview import Collection, col
 from everview.graph import Graph
+from everview.language.relation import relation_of
 from tests.graph import reference as ref
 from tests.graph.moving import INTS, STRINGS, World, moves, world
 from tests.graph.reference import Rows, State
@@ -91,7 +92,7 @@ def check(
             views.append(w.db.view("late", build(w)))
         for time, state in seen.items():
             for view in views:
-                if time >= view._installed_at:
+                if time >= relation_of(view).installed_at:
                     assert same(Counter(view.as_of(time).rows())) == expect(state), (number, time)
 
 

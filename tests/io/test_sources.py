@@ -17,6 +17,7 @@ import pytest
 
 import everview as ev
 from everview.io import Chunk, Source
+from everview.language.relation import relation_of
 from tests.inside import inside
 
 
@@ -90,7 +91,7 @@ def test_every_type_comes_back_from_every_format(tmp_path: Path, kind: str) -> N
     path = tmp_path / f"a.{kind}"
     with path.open("wb") as file:
         make(path).format.write(given.to_arrow(), file)
-    back = db.source("back", make(path), schema={c.name: c.type for c in given._columns})
+    back = db.source("back", make(path), schema={c.name: c.type for c in relation_of(given).columns})
     caught_up(db)
     assert sorted(back.rows(), key=repr) == sorted(given.rows(), key=repr)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from everview.expr import nodes
 from everview.language.collection import Collection, Column
+from everview.language.relation import relation_of
 from everview.plan.nodes import (
     Aggregate,
     Filter,
@@ -43,7 +44,7 @@ def table(number: int, label: str, session: Any = None, **columns: DataType) -> 
 
 def rows(collection: Collection, tables: Tables) -> Bag:
     """What the collection holds."""
-    return run(collection._node, tables, {})
+    return run(relation_of(collection).node, tables, {})
 
 
 def run(node: Node, tables: Tables, variables: dict[tuple[int, int], Bag]) -> Bag:

@@ -53,6 +53,7 @@ import everview as ev
 from everview.dataflow.shield import shielded
 from everview.kernels.guarding import CELL_FAULTS
 from everview.kernels.memory import cell
+from everview.language.relation import relation_of
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 from tests.spark import inprocess
@@ -605,7 +606,7 @@ def drop_everything(world: World) -> None:
         world.ready.drop()
     for name in list(db.views):
         db[name].drop()
-    tables = {table._arrangement.operator for table in inside(db).catalog.tables.values()}
+    tables = {relation_of(table).arrangement.operator for table in inside(db).catalog.tables.values()}
     running, copies = inside(db).runtime.dataflows()
     for dataflow in (*running, *copies):
         numbers = {o.number for o in tables}

@@ -10,6 +10,7 @@ import pytest
 from everview.errors import PlanError
 from everview.expr.language import col, count, lit
 from everview.language.collection import Collection, RowFunction, check_names
+from everview.language.relation import relation_of
 from everview.types import FLOAT, INT, STR
 from tests.language.interpreter import rows, table
 
@@ -22,7 +23,7 @@ def plan(c: Collection) -> list[str]:
 
 
 def names(c: Collection) -> str:
-    return ", ".join(column.name for column in c._columns)
+    return ", ".join(column.name for column in relation_of(c).columns)
 
 
 # -------------------------------------------------------------------------------------------- rows
@@ -43,12 +44,12 @@ def test_columns_added_renamed_dropped() -> None:
     ]
     renamed = EDGES.rename(a="src")
     assert names(renamed) == "a, dst, weight"
-    assert renamed._node is EDGES._node
+    assert relation_of(renamed).node is relation_of(EDGES).node
     assert plan(renamed.without("a"))[1:] == ["r1 := Project[r0] dst, weight"]
 
 
 def test_select_of_everything_is_nothing() -> None:
-    assert EDGES.select("src", "dst", "weight")._node is EDGES._node
+    assert relation_of(EDGES.select("src", "dst", "weight")).node is relation_of(EDGES).node
 
 
 def test_bound_columns_survive() -> None:
@@ -71,15 +72,15 @@ def test_map_and_flat_map() -> None:
     def f(*values: Any) -> Any:
         return values
 
-    assert EDGES.map(f, {"a": int})._node == EDGES.map(f, {"a": int})._node
+    assert relation_of(EDGES.map(f, {"a": int})).node == relation_of(EDGES.map(f, {"a": int})).node
     assert RowFunction(f, many=True, bare=False, tuples=False)((1, 2)) == [(1, 2)]
 
 
 def test_equal_queries_are_equal_plans() -> None:
     one = EDGES.filter(col.src > 3).select(a=col.dst)
     two = EDGES.filter(EDGES.src > 3).select(b=EDGES.dst)
-    assert one._node == two._node
-    assert hash(one._node) == hash(two._node)
+    assert relation_of(one).node == relation_of(two).node
+    assert hash(relation_of(one).node) == hash(relation_of(two).node)
 
 
 # ------------------------------------------------------------------------------------------- joins
@@ -131,13 +132,13 @@ def test_self_join_needs_an_alias() -> None:
         "r1 := Join[r0, r0] r0.dst == r0.src",
         "r2 := Project[r1] a: src, b: dst",
     ]
-    assert c.select(a=EDGES.src, b=far.dst)._node.exprs[1].index == 4  # type: ignore[attr-defined]
+    assert relation_of(c.select(a=EDGES.src, b=far.dst)).node.exprs[1].index == 4  # type: ignore[attr-defined]
 
 
 def test_join_with_something_derived_from_itself() -> None:
     heavy = EDGES.filter(col.weight > 1)
     c = heavy.join(EDGES, heavy.dst == EDGES.src).select(a=heavy.src, b=EDGES.dst)
-    assert [e.index for e in c._node.exprs] == [0, 4]  # type: ignore[attr-defined]
+    assert [e.index for e in relation_of(c).node.exprs] == [0, 4]  # type: ignore[attr-defined]
 
 
 def test_using() -> None:

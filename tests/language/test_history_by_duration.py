@@ -11,6 +11,7 @@ import everview as ev
 from everview import col
 from everview.dataflow.lately import PIECES, Lately
 from everview.errors import CompactedError, InputError
+from everview.language.relation import relation_of
 from everview.session.core import core_of
 from everview.session.local_shards import local_shards
 
@@ -83,7 +84,7 @@ def test_memory_comes_back(timed: Any) -> None:
     lately = core_of(db).runtime.dataflow.lately
     assert lately is not None
     assert len(lately._traces) <= 2
-    assert t._arrangement.trace.measure()[1] < 100
+    assert relation_of(t).arrangement.trace.measure()[1] < 100
 
 
 def test_a_directory(tmp_path: Any) -> None:

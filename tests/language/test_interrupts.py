@@ -25,6 +25,7 @@ import everview as ev
 from everview.dataflow import shield
 from everview.dataflow.partitioning import HyperCube, Partitioning
 from everview.dataflow.replica import Install
+from everview.language.relation import relation_of
 from everview.plan.frontier import Rule
 from everview.plan.spelled import spelled
 from everview.session.local_shards import local_shards
@@ -182,7 +183,9 @@ def test_shards_that_would_build_something_else_are_refused(monkeypatch: pytest.
         build = replica.build
 
         def other(command: Any) -> Any:
-            return build(replace(command, node=t.select(x=t.x)._node) if isinstance(command, Install) else command)
+            return build(
+                replace(command, node=relation_of(t.select(x=t.x)).node) if isinstance(command, Install) else command
+            )
 
         monkeypatch.setattr(replica, "build", other)
         with pytest.raises(ev.InternalError, match="shard 1 has built other operators"):

@@ -12,6 +12,7 @@ from everview.expr.language import col, lit, when
 from everview.expr.nodes import ColumnRef
 from everview.language.collection import Collection
 from everview.language.loop import fixpoint
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.check import check_closed, free_variables
 from everview.plan.nodes import Loop, LoopResult, Variable
@@ -24,8 +25,9 @@ CYCLE = Counter([(1, 2), (2, 3), (3, 1), (3, 4), (5, 6)])
 
 
 def loop_of(c: Collection) -> Loop:
-    assert isinstance(c._node, LoopResult)
-    return c._node.loop
+    node = relation_of(c).node
+    assert isinstance(node, LoopResult)
+    return node.loop
 
 
 def reach(roots: Collection, edges: Collection) -> Collection:
@@ -79,9 +81,9 @@ def test_nested_loops() -> None:
     text = c.explain()
     assert "  r3 := Project[r2]" in text
     assert "    r" in text
-    loops = [n for n in c._node.walk() if isinstance(n, Loop)]
+    loops = [n for n in relation_of(c).node.walk() if isinstance(n, Loop)]
     assert sorted(loop.depth for loop in loops) == [1, 2]
-    assert free_variables(c._node) == frozenset()
+    assert free_variables(relation_of(c).node) == frozenset()
     depths = {loop.depth: {v.depth for v in loop.walk() if isinstance(v, Variable)} for loop in loops}
     assert depths == {1: {1, 2}, 2: {1, 2}}
 
@@ -92,11 +94,11 @@ def test_a_loop_that_does_not_need_its_surroundings_is_the_same_loop() -> None:
 
     def body(r: Collection) -> Collection:
         found = reach(ROOTS, EDGES)
-        inside.append(found._node)
+        inside.append(relation_of(found).node)
         return r.union_all(found).distinct()
 
     c = ROOTS.iterate(body)
-    assert inside[-1] == outside._node
+    assert inside[-1] == relation_of(outside).node
     lines = c.explain().splitlines()
     assert lines[2] == "r2 := Loop from r0"
     assert lines[8] == "  again with r7"
@@ -119,15 +121,16 @@ def test_depth_counts_only_loops_it_reads() -> None:
     def outer(a: Collection) -> Collection:
         def middle(b: Collection) -> Collection:
             inner = reach(a, EDGES)  # reads the outer variable only
-            assert isinstance(inner._node, LoopResult)
-            depths.append(inner._node.loop.depth)
+            node = relation_of(inner).node
+            assert isinstance(node, LoopResult)
+            depths.append(node.loop.depth)
             return b.union_all(inner).distinct()
 
         return a.iterate(middle)
 
     c = ROOTS.iterate(outer)
     assert set(depths) == {2}
-    assert free_variables(c._node) == frozenset()
+    assert free_variables(relation_of(c).node) == frozenset()
     assert rows(c, {0: CYCLE, 1: Counter([(3,)])}) == Counter([(1,), (2,), (3,), (4,)])
 
 
@@ -200,7 +203,7 @@ LEAK = (
 
 ERRORS: dict[str, Any] = {
     LEAK: lambda: leak().distinct(),
-    LEAK + " ": lambda: check_closed(leak()._node),
+    LEAK + " ": lambda: check_closed(relation_of(leak()).node),
     LEAK + "  ": lambda: ROOTS.iterate(lambda r: r.union_all(leak())),
     "[E_LOOP] the body of iterate must return 1 collection(s), not NoneType\n  hint: is a return missing?": (
         lambda: ROOTS.iterate(lambda r: None)  # type: ignore[arg-type,return-value]
@@ -251,7 +254,7 @@ def test_deep_plans() -> None:
     for i in range(3000):
         c = c.with_columns(node=col.node + lit(i))
     assert len(c.explain().splitlines()) == 3001
-    assert free_variables(c._node) == frozenset()
+    assert free_variables(relation_of(c).node) == frozenset()
 
 
 def test_shared_plans_cost_no_more_than_their_nodes() -> None:

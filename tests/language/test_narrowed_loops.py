@@ -15,6 +15,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan.narrowed_loops import narrowed, unchanged
 from everview.plan.nodes import Filter, LoopResult
 from everview.session.local_shards import local_shards
@@ -87,13 +88,13 @@ def compared(seed: int, make: Any) -> bool:
         loop = random_loop(tables, f"loop {seed}")
         asked = loop.filter(condition(loop, rng))
         whole = db.view("whole", asked, plan="rounds")
-        node = narrowed(asked._node)
-        kept = db.view("narrow", asked._derive(node, asked._columns), plan="binary")
+        node = narrowed(relation_of(asked).node)
+        kept = db.view("narrow", asked._derive(node, relation_of(asked).columns), plan="binary")
         for _ in range(4):
             assert Counter(kept.rows()) == Counter(whole.rows()), (seed, asked.explain())
             with db.transaction():
                 changes(tables, rng)
-        return node != asked._node
+        return node != relation_of(asked).node
 
 
 def test_random_loops() -> None:
@@ -138,7 +139,7 @@ def test_what_changes_on_the_way_is_not_pushed() -> None:
         edge = db.table("edge", {"src": int, "dst": int})
         edge.insert([(1, 2), (2, 3)])
         assert sorted(paths(db, "b = 3").rows()) == [(1, 3), (2, 3)]
-        (loop,) = (n.loop for n in db["v"]._node.walk() if isinstance(n, LoopResult))
+        (loop,) = (n.loop for n in relation_of(db["v"]).node.walk() if isinstance(n, LoopResult))
         assert unchanged(loop) == {0, 2}
 
 
@@ -153,9 +154,9 @@ def test_a_loop_that_is_kept_already_is_shared() -> None:
         path = start.iterate(body)
         db.view("all", path)
         few = db.view("few", path.filter(col.src == 1))
-        assert isinstance(few._node, Filter)
+        assert isinstance(relation_of(few).node, Filter)
         alone = path.filter(col.src == 1).union_all(path.filter(col.dst == 9))
-        assert narrowed(alone._node) == alone._node
+        assert narrowed(relation_of(alone).node) == relation_of(alone).node
 
 
 def test_a_directory_finds_narrowed_views_again(tmp_path: Any) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 import everview as ev
 from everview import col
 from everview.errors import EverviewError
+from everview.language.relation import relation_of
 from everview.optimiser.adaptive import Adaptive, Policy, Trial, Watched
 from everview.plan import nodes as plan
 from everview.session.local_shards import local_shards
@@ -78,7 +79,7 @@ def test_a_switch_at_every_epoch_in_a_directory(tmp_path: Path) -> None:
                     change(each, 10 * step + number)
             assert made.switches
             for other in others:
-                assert Counter(db[other._name].rows()) == Counter(other.rows())
+                assert Counter(db[relation_of(other).label].rows()) == Counter(other.rows())
             inside(db).abandon()  # as kill -9
 
 

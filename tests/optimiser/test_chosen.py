@@ -12,6 +12,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.optimiser.chosen import optimiser_of, problems
 from everview.optimiser.rebuilt import rebuilt
 from everview.optimiser.space import Or
@@ -59,7 +60,7 @@ def test_every_way_to_the_whole_join_gives_the_same_rows() -> None:
     optimiser = optimiser_of(db._core)
     number = optimiser.add(problem)
     best = optimiser.best(number)
-    views, columns = [], written._source._columns
+    views, columns = [], relation_of(relation_of(written).source).columns
     for i, way in enumerate(optimiser.ways(number, Or(problem.whole, 0))):
         chosen, todo = {way.goal: way}, list(way.needs(problem))
         while todo:
@@ -67,7 +68,7 @@ def test_every_way_to_the_whole_join_gives_the_same_rows() -> None:
             chosen[goal] = optimiser.chosen(number, goal)
             todo += chosen[goal].needs(problem)
         made = rebuilt(join, node.types, replace(best, chosen=chosen))
-        views.append(db.view(f"way{i}", db["written"]._source._derive(made, columns), plan="binary"))
+        views.append(db.view(f"way{i}", relation_of(db["written"]).source._derive(made, columns), plan="binary"))
     assert len(views) == 5
     for _ in range(3):
         db["orders"].delete(random.Random(1).sample(db["orders"].rows(), 20))
@@ -86,16 +87,16 @@ def test_a_directory_builds_what_was_chosen(tmp_path: Path) -> None:
     with shop(tmp_path) as db:
         view = db.sql(f"SET plan = 'best'; CREATE VIEW v AS {QUERY}")
         assert "the optimiser chose it" in view.explain()
-        before, plan = sorted(view.rows()), view._node
+        before, plan = sorted(view.rows()), relation_of(view).node
         db["orders"].delete(db["orders"].rows()[:250])  # what would be chosen now is something else
     with ev.connect(str(tmp_path)) as db:
-        assert db["v"]._node == plan
+        assert relation_of(db["v"]).node == plan
         assert db.check() == []
         assert set(db["v"].rows()) < set(before)
         for name, columns in TABLES.items():
             db.table(name, dict.fromkeys(columns, int))
         again = db.sql(f"CREATE VIEW IF NOT EXISTS v AS {QUERY}")
-        assert again is None or again._node == plan
+        assert again is None or relation_of(again).node == plan
 
 
 def test_a_triangle_is_joined_at_once_if_that_is_cheaper() -> None:
@@ -106,14 +107,14 @@ def test_a_triangle_is_joined_at_once_if_that_is_cheaper() -> None:
     r, s, t = (db[name] for name in "rst")
     triangle = r.join(s, r.b == s.a).join(t, (s.b == t.a) & (r.a == t.b)).select(a=r.a, b=s.a, c=t.a)
     best = db.view("best", triangle, plan="best")
-    assert any(isinstance(node, MultiJoin) for node in best._node.walk())
+    assert any(isinstance(node, MultiJoin) for node in relation_of(best).node.walk())
     assert Counter(best.rows()) == Counter(db.view("plain", triangle, plan="binary").rows())
 
 
 def test_what_needs_no_choice_stays_as_it_is() -> None:
     db = shop()
     pair = db["orders"].join(db["items"], db["orders"].item == db["items"].id).select(id=db["orders"].id)
-    assert db.view("pair", pair, plan="best")._node == pair._node
+    assert relation_of(db.view("pair", pair, plan="best")).node == relation_of(pair).node
     assert db.view("few", pair.filter(col.id > 7), plan="best").rows()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
+from everview.language.relation import relation_of
 from everview.plan.rewrites import simplified
 from everview.session.local_shards import local_shards
 from everview.session.names.rewriting import by_another_plan
@@ -101,9 +102,9 @@ def test_nodes_that_reach_each_other_are_components(start: str, of: str) -> None
             SELECT x.a, {of} AS b FROM p AS x JOIN p AS y ON x.a = y.b AND x.b = y.a GROUP BY x.a""")
         pairs = db["pairs"]
         assert isinstance(pairs, ev.View)
-        node, done = simplified(pairs._source._node, (), ("strong",))
+        node, done = simplified(relation_of(relation_of(pairs).source).node, (), ("strong",))
         assert done
-        strong = db.view("strong", by_another_plan(pairs._source, node))
+        strong = db.view("strong", by_another_plan(relation_of(pairs).source, node))
         assert "trees" in strong.explain()
         held: list[tuple[int | None, ...]] = []
         values = (0, 1, 2, 3, 4, 5, None)

@@ -21,6 +21,7 @@ from everview import col
 from everview.dataflow.swapping import Swap
 from everview.errors import EverviewError
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.session.local_shards import local_shards
@@ -161,7 +162,7 @@ def test_a_directory_has_the_plan_it_was_closed_with(tmp_path: Path, ending: str
                 warnings.simplefilter("error")  # nothing is computed again
                 db = ev.connect(str(tmp_path))
             for other in others:
-                assert Counter(db[other._name].rows()) == Counter(other.rows()), (plan, other)
+                assert Counter(db[relation_of(other).label].rows()) == Counter(other.rows()), (plan, other)
             assert said(db["rows"], 1) == said(others[0], 1)
             for name in ("rows", "totals"):
                 db[name].replan(plan)
@@ -228,7 +229,7 @@ ALWAYS = ("after Swap.take_back", "before Catalog.note", "after Catalog.note")
 @pytest.mark.parametrize("where", [s if s in ALWAYS else pytest.param(s, marks=pytest.mark.slow) for s in STATIONS])
 def test_killed_in_the_middle_of_a_swap(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with shop(tmp_path) as db:
-        expected = {view._name: Counter(view.rows()) for view in views(db)}
+        expected = {relation_of(view).label: Counter(view.rows()) for view in views(db)}
         changed = said(db["rows"], 1)
     child = os.fork()
     if not child:
@@ -242,13 +243,13 @@ def test_killed_in_the_middle_of_a_swap(tmp_path: Path, where: str, monkeypatch:
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     with ev.connect(str(tmp_path)) as db, shop() as twin:
         others = views(twin)
-        assert {view._name: Counter(view.rows()) for view in (db[name] for name in db.views)} == expected
+        assert {relation_of(view).label: Counter(view.rows()) for view in (db[name] for name in db.views)} == expected
         assert said(db["rows"], 1) == changed
         assert len(inside(db).runtime.builder.chosen) == (where == "after Catalog.note")
         for each in (db, twin):
             change(each, 7)
         for other in others:
-            assert Counter(db[other._name].rows()) == Counter(other.rows())
+            assert Counter(db[relation_of(other).label].rows()) == Counter(other.rows())
         assert db.check() == []
 
 
@@ -281,8 +282,10 @@ def test_a_plan_that_says_something_else_is_refused() -> None:
         view = db.view("rows", joined(db))
         before = Counter(view.rows())
         core = inside(db)
-        node = core.runtime.builder.built[view._node]
-        wrong = substituted(node, {db["orders"]._node: plan.Threshold(db["orders"]._node, "distinct")})
+        node = core.runtime.builder.built[relation_of(view).node]
+        wrong = substituted(
+            node, {relation_of(db["orders"]).node: plan.Threshold(relation_of(db["orders"]).node, "distinct")}
+        )
         db["orders"].insert([db["orders"].rows()[0]])
         wanted = Counter(view.rows())
         assert wanted != before

@@ -15,6 +15,7 @@ import pytest
 
 import everview as ev
 from everview.errors import EverviewError
+from everview.language.relation import relation_of
 from everview.plan.rewrites import REWRITES, simplified
 from everview.session.names.rewriting import by_another_plan
 
@@ -96,9 +97,9 @@ def views(db: ev.Session, text: str) -> dict[str, ev.View]:
     db.sql(f"CREATE VIEW usual AS {text}")
     db.sql(f"/*+ plan(verbatim) */ CREATE VIEW written AS {text}")
     found = {"usual": db["usual"], "written": db["written"]}
-    source = db["written"]._source
+    source = relation_of(db["written"]).source
     for name in (*REWRITES, "all"):
-        node, done = simplified(source._node, (), tuple(REWRITES) if name == "all" else (name,))
+        node, done = simplified(relation_of(source).node, (), tuple(REWRITES) if name == "all" else (name,))
         if done:
             found[name] = db.view(name, by_another_plan(source, node), plan="verbatim")
     return found
@@ -155,8 +156,8 @@ def plans(query: str, rewrite: str) -> tuple[str, str]:
     with ev.connect() as db:
         db.sql(SCHEMA)
         db.sql(f"/*+ plan(verbatim) */ CREATE VIEW v AS {query}")
-        source = db["v"]._source
-        node, _ = simplified(source._node, (), (rewrite,))
+        source = relation_of(db["v"]).source
+        node, _ = simplified(relation_of(source).node, (), (rewrite,))
         return str(source.explain()), str(by_another_plan(source, node).explain())
 
 

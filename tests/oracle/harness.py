@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from everview.kernels.build.native import DEBUG
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from tests.inside import inside
 from tests.oracle.reference import Bag, Oracle, Row, added
 
@@ -185,12 +186,12 @@ class Run:
                     self.tables[name].insert(new)
                 if gone:
                     self.tables[name].delete(gone)
-        self.oracle.commit({self.tables[name]._node.id: change for name, change in transaction.items()})
+        self.oracle.commit({relation_of(self.tables[name]).node.id: change for name, change in transaction.items()})
 
     # ---------------------------------------------------------------------------------- checking
 
     def expected(self, name: str, time: int) -> Bag:
-        return canonical(self.oracle.contents(self.watched[name].collection._node, time))
+        return canonical(self.oracle.contents(relation_of(self.watched[name].collection).node, time))
 
     def _check_now(self) -> None:
         for name in self.watched:
@@ -199,7 +200,7 @@ class Run:
     def _check_rows(self, name: str) -> None:
         view, time = self.watched[name].view, self.oracle.time
         assert_same(as_bag(view.rows()), self.expected(name, time), f"{name}.rows() at time {time}")
-        contents = self.oracle.contents(self.watched[name].collection._node, time)
+        contents = self.oracle.contents(relation_of(self.watched[name].collection).node, time)
         keys = [row[0] for row in contents if isinstance(row[0], int | str)]
         if keys:
             key = self.random.choice(keys)

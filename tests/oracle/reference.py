@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from everview.expr.nodes import Call, Expr, Udf
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.types import NULL, DataType
 from tests.expr.reference import RowError, value
@@ -94,7 +95,7 @@ class Oracle:
 
 def contents(collection: Collection, tables: Tables) -> Bag:
     """The rows of a collection for the given contents of tables (by their ids)."""
-    return Evaluation(collection._node, tables).result
+    return Evaluation(relation_of(collection).node, tables).result
 
 
 def added(*bags: Mapping[Row, int]) -> Bag:

@@ -10,6 +10,7 @@ from hypothesis import given
 
 import everview as ev
 from everview import col
+from everview.language.relation import relation_of
 from everview.session.core import core_of
 from everview.session.local_shards import local_shards
 from tests.oracle import plans
@@ -30,7 +31,7 @@ def check_plan(spec: plans.Spec, steps: Any) -> None:
                     for row, n in change.items():
                         (tables[name].insert if n > 0 else tables[name].delete)([row] * abs(n))
             try:
-                bag = Evaluation(collection._node, contents_of(db)).result
+                bag = Evaluation(relation_of(collection).node, contents_of(db)).result
             except (TooBig, Divergent):
                 return
             if view is None:

@@ -11,6 +11,7 @@ import pytest
 
 from everview.expr.language import col
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
 
@@ -43,8 +44,8 @@ def watch(
     views = [ViewPlan("early", remember), ViewPlan("gone", build, 0, 2), ViewPlan("late", build, 3)]
     oracle = run(Scenario(schemas, views, steps), runtime)
     last = oracle.tables(oracle.time)
-    now = {name: Counter(last.get(seen[name]._node.id, {})) for name in schemas}
-    found = oracle.contents(seen["view"]._node, oracle.time)
+    now = {name: Counter(last.get(relation_of(seen[name]).node.id, {})) for name in schemas}
+    found = oracle.contents(relation_of(seen["view"]).node, oracle.time)
     run(Scenario(schemas, [ViewPlan("late", build, len(steps) // 2)], steps), runtime)
     return now, found
 

@@ -12,6 +12,7 @@ import pytest
 from everview.codes.declare import data_type
 from everview.expr.language import col
 from everview.language.collection import Collection, Column
+from everview.language.relation import relation_of
 from everview.plan.nodes import Table
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
@@ -64,15 +65,15 @@ class StandIn:
 
 class StandInTable(Collection):
     def insert(self, rows: list) -> None:
-        self._owner.pending.setdefault(self._node.id, Counter()).update(rows)  # type: ignore[attr-defined]
+        self._relation.owner.pending.setdefault(self._relation.node.id, Counter()).update(rows)  # type: ignore[attr-defined]
 
     def delete(self, rows: list) -> None:
-        self._owner.pending.setdefault(self._node.id, Counter()).subtract(rows)  # type: ignore[attr-defined]
+        self._relation.owner.pending.setdefault(self._relation.node.id, Counter()).subtract(rows)  # type: ignore[attr-defined]
 
 
 class StandInView:
     def __init__(self, db: StandIn, collection: Collection, time: int | None = None) -> None:
-        self.db, self.node, self.at = db, collection._node, time
+        self.db, self.node, self.at = db, relation_of(collection).node, time
         self.since = db.time
         self.subscriber: Any = None
 

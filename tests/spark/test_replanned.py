@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.language.relation import relation_of
 from tests.inside import inside
 from tests.optimiser.test_adaptive import restless
 from tests.optimiser.test_chosen import TABLES, shop
@@ -34,18 +35,18 @@ def _agree(place: Any, where: Path, steps: int) -> None:
             chosen = dict(inside(db).runtime.builder.chosen)
         with ev.connect(str(where), read_only=True) as reader:
             for other in others:
-                assert Counter(reader[other._name].rows()) == Counter(other.rows())
+                assert Counter(reader[relation_of(other).label].rows()) == Counter(other.rows())
         with ev.connect(place(), state=str(where)) as db:
             assert inside(db).runtime.builder.chosen == chosen != {}
             for each in (db, twin):
                 change(each, 77)
             for other in others:
-                assert Counter(db[other._name].rows()) == Counter(other.rows())
+                assert Counter(db[relation_of(other).label].rows()) == Counter(other.rows())
             db["rows"].replan("written")
             for each in (db, twin):
                 change(each, 78)
             for other in others:
-                assert Counter(db[other._name].rows()) == Counter(other.rows())
+                assert Counter(db[relation_of(other).label].rows()) == Counter(other.rows())
 
 
 def test_a_plan_for_every_epoch(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.language.relation import relation_of
 from everview.session.local_shards import local_shards
 from everview.store import wal
 from tests.store.damages import copied
@@ -342,7 +343,7 @@ def test_a_death_at_any_record_leaves_a_statement_done_or_not(
 def whole(db: ev.Session) -> Any:
     """What a session holds, with its constraints, defaults and comments."""
     core = db._core
-    rules = sorted(str(v._rule) for v in core.constraints.all())
+    rules = sorted(str(relation_of(v).rule) for v in core.constraints.all())
     return told(db), rules, dict(core.catalog.defaults), dict(core.catalog.comments), sorted(core.catalog.sequences)
 
 

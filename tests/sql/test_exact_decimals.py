@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.language.relation import relation_of
 from everview.session.local_shards import local_shards
 from tests.sql.postgres import Postgres
 
@@ -98,10 +99,10 @@ def test_types_are_said_and_other_dialects_keep_theirs() -> None:
     db = ev.connect()
     db.sql("CREATE TABLE t (x decimal(10, 2), d double precision, i int)")
     db.sql("CREATE VIEW v AS SELECT avg(x) AS a, avg(d) AS b, avg(i) AS c, stddev(d) AS e, stddev(x) AS f FROM t")
-    assert [t.kind for t in db["v"]._node.types] == ["numeric", "float", "float", "float", "numeric"]
+    assert [t.kind for t in relation_of(db["v"]).node.types] == ["numeric", "float", "float", "float", "numeric"]
     db.sql("SET dialect = 'duckdb'")
     db.sql("CREATE VIEW w AS SELECT avg(x) AS a, avg(x / 3) AS b, stddev(x) AS c FROM t")
-    assert {t.kind for t in db["w"]._node.types} == {"float"}
+    assert {t.kind for t in relation_of(db["w"]).node.types} == {"float"}
 
 
 def test_large_decimals_do_not_lose_digits_in_their_squares() -> None:

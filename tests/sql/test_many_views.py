@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import everview as ev
+from everview.language.relation import relation_of
 from everview.session.clock.temporal import Follower
 from tests.inside import inside
 
@@ -82,7 +83,7 @@ def test_only_followers_that_are_touched_or_due_do_anything(monkeypatch: Any) ->
     respond = Follower.respond
 
     def counting(self: Follower, *arguments: Any) -> Any:
-        asked.append(self.table._label)
+        asked.append(relation_of(self.table).label)
         return respond(self, *arguments)
 
     monkeypatch.setattr(Follower, "respond", counting)

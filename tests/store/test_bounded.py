@@ -16,6 +16,7 @@ import pytest
 
 import everview as ev
 from everview import count
+from everview.language.relation import relation_of
 from everview.recovery.directory import Directory
 from everview.spark.driver import cluster, merging
 from everview.store import manifest as m
@@ -158,7 +159,7 @@ def test_a_window_that_moves_on(connect: Callable[..., Any], tmp_path: Path) -> 
             if i % 8 == 0:
                 tidied(db)
         idle(db, 4, every=1)  # merges that have ended are put in place by the next commits
-        number = t._arrangement.operator.number
+        number = relation_of(t).arrangement.operator.number
         held = [
             ref
             for (operator, _), refs in inside(db).runtime.backing.store.manifest.lists.items()

@@ -22,6 +22,7 @@ import everview as ev
 from everview import col
 from everview.cli import app
 from everview.dataflow import saved
+from everview.language.relation import relation_of
 from everview.recovery.directory import Directory
 from tests.inside import inside
 from tests.spark.inprocess import session
@@ -272,7 +273,7 @@ def test_check_finds_views_that_are_wrong(tmp_path: Path, monkeypatch: Any) -> N
     assert told.exit_code == 0 and "every view equals what recomputing it gives" in told.output, told.output
     with ev.connect(tmp_path) as db:
         views = db["b"], db["c"]
-        a, b = (saved.fingerprint(v._arrangement.operator) for v in views)
+        a, b = (saved.fingerprint(relation_of(v).arrangement.operator) for v in views)
         before = saved.fingerprints
         monkeypatch.setattr(
             saved, "fingerprints", lambda graph: tuple({a: b, b: a}.get(text, text) for text in before(graph))

@@ -15,6 +15,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.expr.language import udf
+from everview.language.relation import relation_of
 from tests.inside import inside
 from tests.store.durably import die, reach
 
@@ -60,8 +61,8 @@ def test_every_type_comes_back(tmp_path: Path) -> None:
                 db.checkpoint()
         with ev.connect(where) as db:
             assert sorted(db["t"].rows(), key=repr) == expected
-            assert [c.type for c in db["t"]._columns] == [
-                ev.connect().table("t", schema)._node.types[i] for i in range(9)
+            assert [c.type for c in relation_of(db["t"]).columns] == [
+                relation_of(ev.connect().table("t", schema)).node.types[i] for i in range(9)
             ]
 
 
@@ -292,7 +293,7 @@ def test_sql_that_orders_joins_by_size_is_known_again_when_sizes_have_changed(tm
     with ev.connect(tmp_path) as db:
         assert declare(db, view)(k=5).rows() == [(50,)]
         assert db["v"].rows() == db["w"].rows() == [(5, 50)]
-        assert db["v"]._node != db["w"]._node  # declared today, it would be another plan
+        assert relation_of(db["v"]).node != relation_of(db["w"]).node  # declared today, it would be another plan
         db["a"].clear()
         db.sql(f"CREATE VIEW w AS {view[17:]}")
     with ev.connect(tmp_path) as db:

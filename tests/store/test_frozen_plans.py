@@ -14,6 +14,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.expr.language import udf
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.frozen import Functions, freeze, thaw
@@ -44,9 +45,9 @@ def test_round_trips() -> None:
     db = ev.connect()
     known = Functions()
     for query in queries(db, lambda *row: 2 * row[0]):
-        again = thaw(freeze(query._node, known), known)
-        assert again == query._node and hash(again) == hash(query._node)
-        assert digest(again) == digest(query._node)
+        again = thaw(freeze(relation_of(query).node, known), known)
+        assert again == relation_of(query).node and hash(again) == hash(relation_of(query).node)
+        assert digest(again) == digest(relation_of(query).node)
 
 
 def test_hashes_do_not_travel(tmp_path: Path) -> None:
@@ -54,8 +55,8 @@ def test_hashes_do_not_travel(tmp_path: Path) -> None:
     db = ev.connect()
     known = Functions()
     query = db.table("t", {"x": str}).filter(col.x == "pear")
-    hash(query._node)
-    (tmp_path / "plan").write_bytes(freeze(query._node, known))
+    hash(relation_of(query).node)
+    (tmp_path / "plan").write_bytes(freeze(relation_of(query).node, known))
     script = f"""
 import everview as ev
 from everview import col
@@ -68,7 +69,7 @@ print(digest(node))
 """
     env = {**os.environ, "PYTHONPATH": "src", "PYTHONHASHSEED": "12"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
-    assert done.stdout.strip() == digest(query._node), done.stderr
+    assert done.stdout.strip() == digest(relation_of(query).node), done.stderr
 
 
 def test_what_is_shared_stays_shared_and_deep_plans_are_fine() -> None:
@@ -101,7 +102,7 @@ def test_two_views_with_one_function_find_one_function_again() -> None:
 
 def test_digests_tell_plans_apart() -> None:
     db = ev.connect()
-    found = [digest(q._node) for q in queries(db, lambda *row: 2 * row[0])]
+    found = [digest(relation_of(q).node) for q in queries(db, lambda *row: 2 * row[0])]
     assert len(set(found)) == len(found)
     table = plan.Table(0, (INT,))
 

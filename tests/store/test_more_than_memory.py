@@ -18,6 +18,7 @@ from everview.dataflow import saved
 from everview.kernels import make
 from everview.kernels.build.native import DEBUG
 from everview.kernels.trace.trace import TRACE_COUNT
+from everview.language.relation import relation_of
 from everview.runtime import spilling
 from tests.inside import inside
 
@@ -71,7 +72,7 @@ def test_state_ten_times_as_large(tmp_path: Path) -> None:
         again["t"].insert(sized(1000, 100))
         t.insert(sized(1000, 100))
         for view in (t, *views):
-            assert sorted(view.rows()) == sorted(again[view._label].rows())
+            assert sorted(view.rows()) == sorted(again[relation_of(view).label].rows())
     plain.close()
 
 

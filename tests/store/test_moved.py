@@ -20,6 +20,7 @@ import everview as ev
 from everview import col
 from everview.expr.language import count, udf
 from everview.kernels.trace.trace import NO_SINCE
+from everview.language.relation import relation_of
 from everview.recovery.directory import Directory
 from everview.runtime.sharded import ShardedRuntime
 from everview.spark.driver import merging
@@ -68,7 +69,7 @@ class Moved(Run):
 
     def _listen(self) -> None:
         for watched in self._declare_again():
-            computed = watched.view._arrangement.trace.since > watched.since
+            computed = relation_of(watched.view).arrangement.trace.since > watched.since
             if computed:  # its history begins anew
                 self.cut += 1
                 watched.since, watched.heard = self.db.time, []

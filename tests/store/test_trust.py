@@ -29,6 +29,7 @@ from everview import col
 from everview.cli import app
 from everview.expr import nodes as expr
 from everview.expr.language import udf
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan import trust, written
 from everview.plan.frontier import Frontier
@@ -276,7 +277,7 @@ def test_every_node_and_expression_can_be_written() -> None:
 
 def plan_of(db: ev.Session) -> Any:
     t = db.table("t", {"x": int, "y": float, "s": str | None})
-    return t.filter(col.y > 1.5).group_by("s").agg(n=ev.count(), m=col.x.max())._node
+    return relation_of(t.filter(col.y > 1.5).group_by("s").agg(n=ev.count(), m=col.x.max())).node
 
 
 def test_only_known_nodes_with_what_belongs_in_them_are_made() -> None:
@@ -312,7 +313,7 @@ def test_constants_come_back_as_they_were() -> None:
     values = [float("nan"), float("inf"), -0.0, 1e-320, 2**62, "ü\ud800", b"\x00\xff", Decimal("1.230"), True, None]
     values += [dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12, 0, 0, 5), (1, "a", (2.5,))]
     exprs = tuple(expr.Literal(INT, v) for v in values)
-    node = plan.Project(db.table("t", {"x": int})._node, exprs)
+    node = plan.Project(relation_of(db.table("t", {"x": int})).node, exprs)
     again = thaw(freeze(node, Functions()), Functions())
     assert again == node
     assert [repr(e.value) for e in again.exprs] == [repr(v) for v in values]  # type: ignore[attr-defined]
@@ -420,8 +421,8 @@ def test_shared_and_deep_expressions_are_written_once(tmp_path: Path) -> None:
         for _ in range(40):
             x = x + x
         v = db.view("v", t.select(y=x))
-        data = freeze(v._node, Functions())
-        assert len(data) < 20_000 and thaw(data, Functions()) == v._node
+        data = freeze(relation_of(v).node, Functions())
+        assert len(data) < 20_000 and thaw(data, Functions()) == relation_of(v).node
         t.insert([(1,)])
         die(db)
     with ev.connect(tmp_path) as db:

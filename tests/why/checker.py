@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from everview.codes.codec import Codec
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.windows import Window
 from everview.why.ask import Question
@@ -29,7 +30,7 @@ def contents_of(db: Any) -> dict[int, Bag]:
     """What all tables hold, by their ids."""
     found = {}
     for table in inside(db).catalog.tables.values():
-        found[table._node.id] = table._now().counts()
+        found[relation_of(table).node.id] = table._now().counts()
     return found
 
 
@@ -42,9 +43,9 @@ def check_why(
         question.histories.kept = None
     codes = question.row(row)
     assert question.there(codes), f"{row} is not there"
-    root = Goal(view._node, {}, codes)
+    root = Goal(relation_of(view).node, {}, codes)
     question.search.explain(root)
-    Checker(question.search, evaluation or Whole(view._node, tables)).check(root)
+    Checker(question.search, evaluation or Whole(relation_of(view).node, tables)).check(root)
     derivation = view.why(row)
     check_derivation(derivation, view, row, tables)
     return derivation
@@ -53,10 +54,10 @@ def check_why(
 def check_derivation(derivation: Derivation, view: Any, row: Row, tables: Tables) -> None:
     """What a user sees: the row on top, rows of tables at the bottom."""
     catalog = view._core.catalog
-    assert (derivation.source, derivation.row) == (view._name, row)
+    assert (derivation.source, derivation.row) == (relation_of(view).label, row)
     for table, leaf in derivation.leaves():
-        assert tables[catalog.tables[table]._node.id].get(leaf, 0) > 0, (table, leaf)
-    assert str(derivation).splitlines()[0].startswith(view._name)
+        assert tables[relation_of(catalog.tables[table]).node.id].get(leaf, 0) > 0, (table, leaf)
+    assert str(derivation).splitlines()[0].startswith(relation_of(view).label)
     assert derivation.to_dict()["row"] == row
     assert derivation._repr_html_().startswith("<svg")
 

@@ -11,6 +11,7 @@ import pytest
 import everview as ev
 from everview import col, lit
 from everview.graph import Graph
+from everview.language.relation import relation_of
 from everview.plan.nodes import Loop
 from everview.why.ask import Question
 from everview.why.kept import Forest, Rounds
@@ -82,7 +83,7 @@ def labels(edge: Any, root: Any) -> Any:
 
 
 def the_loop(view: Any) -> Loop:
-    return next(n for n in view._node.walk() if isinstance(n, Loop))
+    return next(n for n in relation_of(view).node.walk() if isinstance(n, Loop))
 
 
 QUERIES = {"reach": reach, "distances": distances, "pairs": pairs, "labels": labels}
@@ -96,7 +97,7 @@ def test_every_row_has_a_well_founded_derivation(db: ev.Session, query: str, pla
     view = db.view("v", QUERIES[query](edge, root), plan=plan)
     edge.insert([(3, 4, 2), (4, 9, 1)])
     contents = contents_of(db)
-    evaluation = Evaluation(view._node, contents)
+    evaluation = Evaluation(relation_of(view).node, contents)
     assert view.rows()
     for row in sorted(view.rows())[-8:]:
         assert not own_ancestors(check_why(view, row, contents, evaluation=evaluation))
@@ -132,7 +133,7 @@ def test_two_loops_of_one_kind_are_run_again(db: ev.Session) -> None:
     one, two = reach(edge, root), reach(back, root)
     view = db.view("v", one.join(two, one.node == two.node).select(node=one.node), plan="rounds")
     question = Question(view, None)
-    loops = {n for n in view._node.walk() if isinstance(n, Loop)}
+    loops = {n for n in relation_of(view).node.walk() if isinstance(n, Loop)}
     assert all(type(question.histories.of(loop, {})) is Forward for loop in loops)
     for row in view.rows():
         check_why(view, row, contents_of(db))

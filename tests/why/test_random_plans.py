@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everview as ev
+from everview.language.relation import relation_of
 from everview.why import contents as contents_module
 from tests.oracle import plans
 from tests.oracle.harness import effort
@@ -31,7 +32,7 @@ def explain_all(spec: plans.Spec, steps: Any, connect: Any = ev.connect) -> None
                         (tables[name].insert if n > 0 else tables[name].delete)([row] * abs(n))
         contents = contents_of(db)
         try:
-            bag = Evaluation(collection._node, contents).result
+            bag = Evaluation(relation_of(collection).node, contents).result
         except (TooBig, Divergent):
             return
         view = db.view("v", collection)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.language.relation import relation_of
 from tests.oracle import reference
 from tests.sql import test_tpch
 from tests.why.checker import check_why, contents_of
@@ -31,7 +32,7 @@ def filled(db: Any, rng: random.Random) -> None:
 
 def check_all(db: Any, view: Any, most: int) -> int:
     contents = contents_of(db)
-    evaluation = Whole(view._node, contents)
+    evaluation = Whole(relation_of(view).node, contents)
     assert {row: n for row, n in evaluation.result.items() if n} == view.counts()
     rows = sorted(view.counts(), key=repr)[:most]
     for row in rows:
@@ -73,7 +74,7 @@ def test_answers_of_tpch_are_explained(tmp_path: Path, monkeypatch: pytest.Monke
     contents = contents_of(run.db)
     for name in test_tpch.QUERIES:
         view: Any = run.db[name]
-        evaluation = Whole(view._node, contents)
+        evaluation = Whole(relation_of(view).node, contents)
         rows = sorted(view.rows(), key=repr)[:1]
         assert rows, name
         for row in rows:

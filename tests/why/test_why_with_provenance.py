@@ -11,6 +11,7 @@ import pytest
 
 import everview as ev
 from everview import Provenance, col
+from everview.language.relation import relation_of
 from everview.plan.without_provenance import without_provenance
 from everview.session.local_shards import local_shards
 from everview.why.ask import asked
@@ -103,6 +104,6 @@ def test_a_view_that_reads_codes_has_no_plain_form() -> None:
         over = db.view("over", view.filter(col.src < 3))
         edge.insert([(1, 2)])
         (row,) = over.rows()
-        assert without_provenance(inside(db).catalog.views["over"]._node) is None
+        assert without_provenance(relation_of(inside(db).catalog.views["over"]).node) is None
         with pytest.raises(ev.InputError, match="E_PROVENANCE"):
             over.why(row)

@@ -12,6 +12,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.graph import Graph
+from everview.language.relation import relation_of
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_adding_what_is_missing_makes_the_row_appear(seed: int) -> None:
             if (a, b) in view.rows():
                 continue
             found = view.why_not((a, b))
-            assert found.ways, (view._name, a, b)
+            assert found.ways, (relation_of(view).label, a, b)
             missing = found.missing()
             if found.ways[0].failed or any(None in row for _, row in missing):
                 continue
@@ -139,7 +140,7 @@ def test_adding_what_is_missing_makes_the_row_appear(seed: int) -> None:
             with db.transaction():
                 for table_name, row in missing:
                     db[table_name].insert([row])
-            assert (a, b) in view.rows(), (view._name, a, b, missing)
+            assert (a, b) in view.rows(), (relation_of(view).label, a, b, missing)
             with db.transaction():
                 for table_name, row in missing:
                     db[table_name].delete([row])

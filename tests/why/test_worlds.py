@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import everview as ev
 from everview import col
 from everview.errors import PlanError
+from everview.language.relation import relation_of
 from everview.session.local_shards import local_shards
 from everview.why import worlds
 from tests.oracle import plans
@@ -114,11 +115,11 @@ def test_probabilities_are_those_of_all_worlds(connect: Any) -> None:
     with connect() as db:
         made = views(db)
         contents = contents_of(db)
-        table = db["edge"]._node.id
+        table = relation_of(db["edge"]).node.id
         chances = {(table, row): 0.1 + 0.1 * i for i, row in enumerate(EDGES)}
         given = {"edge": {row: p for (_, row), p in chances.items()}}
         for name, view in made.items():
-            wanted = all_worlds(view._node, contents, chances)
+            wanted = all_worlds(relation_of(view).node, contents, chances)
             for row in sorted(view.rows()):
                 found = view.probability(row, given)
                 assert found.exact and float(found) == pytest.approx(wanted[row], abs=1e-12), (name, row)
@@ -145,9 +146,9 @@ def test_bounds_hold_where_diagrams_are_too_large(seed: int) -> None:
         edge.insert(edges)
         view = db.view("reach", reach(edge, root))
         contents = contents_of(db)
-        chances = {(edge._node.id, row): rng.choice([0.2, 0.5, 0.9]) for row in edges}
+        chances = {(relation_of(edge).node.id, row): rng.choice([0.2, 0.5, 0.9]) for row in edges}
         given = {"edge": {row: p for (_, row), p in chances.items()}}
-        wanted = all_worlds(view._node, contents, chances)
+        wanted = all_worlds(relation_of(view).node, contents, chances)
         for row in sorted(view.rows()):
             truth = wanted[row]
             for budget in (1, 4, 12, 40, 100_000):
@@ -201,7 +202,7 @@ def prepared(db: Any, spec: plans.Spec, steps: Any) -> tuple[Any, Contents, list
                     (tables[name].insert if n > 0 else tables[name].delete)([row] * abs(n))
     contents = contents_of(db)
     try:
-        bag = Evaluation(collection._node, contents).result
+        bag = Evaluation(relation_of(collection).node, contents).result
         view = db.view("v", collection)
     except (TooBig, Divergent, PlanError):
         return None
@@ -211,7 +212,7 @@ def prepared(db: Any, spec: plans.Spec, steps: Any) -> tuple[Any, Contents, list
 
 
 def label_of(db: Any, table: int) -> str:
-    return next(name for name in plans.TABLES if db[name]._node.id == table)
+    return next(name for name in plans.TABLES if relation_of(db[name]).node.id == table)
 
 
 def check_probabilities(spec: plans.Spec, steps: Any) -> None:
@@ -226,7 +227,7 @@ def check_probabilities(spec: plans.Spec, steps: Any) -> None:
             given.setdefault(label_of(db, table), {})[row] = p
         try:
             found = {row: view.probability(row, given) for row in rows[:6]}
-            wanted = all_worlds(view._node, contents, chances)
+            wanted = all_worlds(relation_of(view).node, contents, chances)
         except PlanError as error:
             assert error.code == "E_MONOTONE"
             return
@@ -267,7 +268,7 @@ def test_trust_is_what_deleting_shows() -> None:
             view, contents, rows = made
             gone = {table: [row for row in bag if rng.random() < 0.4] for table, bag in contents.items()}
             left = {t: {row: n for row, n in bag.items() if row not in gone[t]} for t, bag in contents.items()}
-            evaluation = Evaluation(view._node, left)
+            evaluation = Evaluation(relation_of(view).node, left)
             if evaluation.errors:
                 return
             before = db.stats()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from everview.errors import InputError
 from everview.io import program
 from everview.io.pipeline import Pipeline, pipeline_of
+from everview.language.relation import relation_of
 from everview.session.connecting import connect
 from everview.session.core import core_of
 from everview.sql.shell import script
@@ -37,7 +38,9 @@ def described(path: Path) -> Iterator[str]:
         yield from _listed("sources", _sources(pipeline))
         yield from _listed("tables", ((n, _columns(db, n)) for n in db.tables if n not in pipeline.feeds))
         yield from _listed("views", ((name, _columns(db, name)) for name in db.views))
-        yield from _listed("sinks", ((v._label, f"to {s.describe()}, {mode}") for v, s, mode in pipeline.planned))
+        yield from _listed(
+            "sinks", ((relation_of(v).label, f"to {s.describe()}, {mode}") for v, s, mode in pipeline.planned)
+        )
         yield "nothing was written"
 
 
@@ -52,7 +55,7 @@ def _where(settings: dict[str, str]) -> str:
 
 def _sources(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for name, feed in pipeline.feeds.items():
-        key = ", ".join(feed.table._codec.names[c] for c in feed.table._key)
+        key = ", ".join(relation_of(feed.table).codec.names[c] for c in relation_of(feed.table).key)
         by = f" by {key}" if key else ""
         yield name, f"{feed.source.describe()}, {feed.rules.mode}{by}: {_columns(pipeline.session, name)}"
 

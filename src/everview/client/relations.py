@@ -34,10 +34,10 @@ class Contents:
     """Rows of a table or view, now or at a time."""
 
     _session: ClientSession
-    _label: str
+    _name: str
 
     def _at(self) -> dict[str, Any]:
-        return {"name": self._label}
+        return {"name": self._name}
 
     def _read(self, *, arrow: bool = False) -> tuple[dict[str, Any], list[pa.Table]]:
         return self._session._call("rows", {**self._at(), "arrow": arrow})
@@ -84,12 +84,12 @@ class ClientSnapshot(Contents):
 
     def __init__(self, session: ClientSession, name: str, time: int) -> None:
         self._session = session
-        self._label = name
+        self._name = name
         self.time = time
         len(self)  # a time that cannot be read is told at once
 
     def _at(self) -> dict[str, Any]:
-        return {"name": self._label, "at": self.time}
+        return {"name": self._name, "at": self.time}
 
 
 class ClientRelation(Contents, Collection):
@@ -104,6 +104,7 @@ class ClientRelation(Contents, Collection):
         node = plan.Table(number, tuple(c.type for c in columns), key)
         Collection.__init__(self, node, columns, session, label=described["name"])
         self._session = session
+        self._name = described["name"]
         self._key = key
 
     def count(self) -> int:
@@ -118,19 +119,19 @@ class ClientRelation(Contents, Collection):
         return self._text(SHOWN)
 
     def _text(self, n: int) -> str:
-        return str(self._session._call("text", {"name": self._label, "rows": n})[0]["text"])
+        return str(self._session._call("text", {"name": self._name, "rows": n})[0]["text"])
 
     def as_of(self, time: int) -> ClientSnapshot:
         """The contents at an earlier time."""
-        return ClientSnapshot(self._session, self._label, time)
+        return ClientSnapshot(self._session, self._name, time)
 
     def lookup(self, key: Any) -> list[Row]:
         """Rows with this key: of the `index_by` columns, the declared key, or the first column(s)."""
-        return rows_of(self._session._call("lookup", {"name": self._label, "key": plain(key)})[0]["rows"])
+        return rows_of(self._session._call("lookup", {"name": self._name, "key": plain(key)})[0]["rows"])
 
     def changes(self, since: int) -> list[tuple[Row, int, int]]:
         """[(row, time, diff), ...] for all times after `since`, in time order."""
-        head, _ = self._session._call("changes", {"name": self._label, "since": since})
+        head, _ = self._session._call("changes", {"name": self._name, "since": since})
         return list(zip(rows_of(head["rows"]), head["times"], head["diffs"], strict=True))
 
     def subscribe(
@@ -144,11 +145,11 @@ class ClientRelation(Contents, Collection):
             return lambda f: self.subscribe(f, snapshot=snapshot, granularity=granularity)
         if not callable(function):
             raise InputError("E_TYPE", f"{function!r} cannot be called", "subscribe a function of a Batch")
-        return self._session._follow({"view": self._label}, function, snapshot, granularity)
+        return self._session._follow({"view": self._name}, function, snapshot, granularity)
 
     def stats(self) -> dict[str, Any]:
         """Rows, time, and the arrangements in use."""
-        found: dict[str, Any] = self._session._value("stats", {"name": self._label}, "stats")
+        found: dict[str, Any] = self._session._value("stats", {"name": self._name}, "stats")
         return found
 
 
@@ -159,32 +160,30 @@ class ClientTable(ClientRelation):
 
     def insert(self, rows: Any) -> None:
         """Add rows: tuples or dicts in a list, an Arrow table, a pandas or polars frame, or columns in a dict."""
-        self._session._change("insert", self._label, rows)
+        self._session._change("insert", self._name, rows)
 
     def delete(self, rows: Any = None, *, keys: Any = None) -> None:
         """Take rows away, each as often as it is given; or those with these `keys`."""
         if (rows is None) == (keys is None):
             raise InputError("E_TYPE", "delete takes rows, or keys", "write delete(rows) or delete(keys=[...])")
         if keys is None:
-            self._session._change("delete", self._label, rows)
+            self._session._change("delete", self._name, rows)
         else:
-            self._session._stage({"how": "delete keys", "name": self._label, "keys": [plain(k) for k in keys]})
+            self._session._stage({"how": "delete keys", "name": self._name, "keys": [plain(k) for k in keys]})
 
     def upsert(self, rows: Any) -> None:
         """Insert rows of a table with a key, replacing those with the same keys."""
         if not self._key:
-            raise InputError(
-                "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
-            )
-        self._session._change("upsert", self._label, rows)
+            raise InputError("E_NO_KEY", f"table {self._name!r} has no key", 'declare one: db.table(..., key="column")')
+        self._session._change("upsert", self._name, rows)
 
     def clear(self) -> None:
         """Delete all rows."""
-        self._session._stage({"how": "clear", "name": self._label})
+        self._session._stage({"how": "clear", "name": self._name})
 
     def drop(self, *, cascade: bool = False) -> None:
         """Remove the table; views that read it must go first, or with it."""
-        self._session._call("drop", {"name": self._label, "cascade": cascade})
+        self._session._call("drop", {"name": self._name, "cascade": cascade})
 
 
 class ClientView(ClientRelation):
@@ -192,25 +191,25 @@ class ClientView(ClientRelation):
 
     def drop(self) -> None:
         """Stop keeping the view."""
-        self._session._call("drop", {"name": self._label})
+        self._session._call("drop", {"name": self._name})
 
     def errors(self) -> list[tuple[str, int]]:
         """[(what went wrong, how many rows), ...] now; empty when all is well."""
-        head, _ = self._session._call("errors", {"name": self._label})
+        head, _ = self._session._call("errors", {"name": self._name})
         return [(text, n) for text, n in head["errors"]]
 
     def explain(self) -> str:
         """The plan, and what is kept for it."""
-        return str(self._session._call("explain", {"name": self._label})[0]["text"])
+        return str(self._session._call("explain", {"name": self._name})[0]["text"])
 
     def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Derivation | Witnesses:
         """Why a row is here; `all=k` returns up to k explanations."""
-        asked = {"name": self._label, "row": plain(row), "all": all, "at": time}
+        asked = {"name": self._name, "row": plain(row), "all": all, "at": time}
         return derivations(self._session._call("why", asked)[0], all is not None)
 
     def why_not(self, row: Any, *, time: int | None = None) -> ClientWhyNot:
         """Why a row is not here."""
-        return ClientWhyNot(self._session._call("why_not", {"name": self._label, "row": plain(row), "at": time})[0])
+        return ClientWhyNot(self._session._call("why_not", {"name": self._name, "row": plain(row), "at": time})[0])
 
 
 def sent_rows(rows: Any, tables: list[pa.Table]) -> Any:

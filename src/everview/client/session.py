@@ -18,6 +18,7 @@ from everview.client.transport import Transport, address_of
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.io.durations import seconds
 from everview.language.collection import Collection, common_owner
+from everview.language.relation import relation_of
 from everview.wire import plans
 from everview.wire.values import plain, value_of
 
@@ -206,8 +207,12 @@ class ClientSession:
                 "E_SESSION", "the collection belongs to another session", "build it from this session's tables"
             )
         names = {number: name for (name, _), number in self._numbers.items()}
-        head: dict[str, Any] = {"name": name, "columns": [c.name for c in collection._columns], "index_by": index_by}
-        head |= {"history": history, "how": plan, **plans.written(collection._node, names)}
+        head: dict[str, Any] = {
+            "name": name,
+            "columns": [c.name for c in relation_of(collection).columns],
+            "index_by": index_by,
+        }
+        head |= {"history": history, "how": plan, **plans.written(relation_of(collection).node, names)}
         made = self._made(self._call("view", head)[0])
         assert isinstance(made, ClientView)
         return made

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, did_you_mean
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.view import View
@@ -75,7 +76,7 @@ def transact(session: Session, changes: Iterable[Any], source: str | None) -> No
         for (sign, *fact, value), table in zip(steps, tables, strict=True):
             row = _row(session, table, fact[0], value, source)
             if sign > 0:
-                (table.upsert if table._key else table.insert)([row])
+                (table.upsert if relation_of(table).key else table.insert)([row])
             else:
                 _retract(session, table, row)
 
@@ -92,7 +93,7 @@ def retract_source(session: Session, source: str) -> None:
     code = core.interner.text_id(source)
     with session.transaction():
         for name, table in core.catalog.tables.items():
-            if name.endswith(SAID) and table._columns[0].name == "source":
+            if name.endswith(SAID) and relation_of(table).columns[0].name == "source":
                 gone = [row for row in core.transactions.present(table, None) if row[0] == code]
                 if gone:
                     core.transactions.stage(table, gone, -1)
@@ -127,7 +128,7 @@ def _attribute(session: Session, name: str, source: str | None) -> Table:
     said = tables.get(f"{name}{SAID}")
     if said is not None:
         return said
-    known = {n: t for n, t in tables.items() if [c.name for c in t._columns] == ["e", "v"]}
+    known = {n: t for n, t in tables.items() if [c.name for c in relation_of(t).columns] == ["e", "v"]}
     if name not in known:
         names = [*known, *(n.removesuffix(SAID) for n in tables if n.endswith(SAID))]
         hint = did_you_mean(name, names) if names else f'declare it first: db.attribute("{name}", str)'
@@ -143,7 +144,7 @@ def _attribute(session: Session, name: str, source: str | None) -> Table:
 
 def _row(session: Session, table: Table, entity: Any, value: Any, source: str | None) -> tuple[Any, ...]:
     """A fact as a row of its table; a number that grows tells which was said last."""
-    width = len(table._columns)
+    width = len(relation_of(table).columns)
     if width == 2:
         return entity, value
     row = (source or "", entity, value)
@@ -160,11 +161,11 @@ def _moment(session: Session) -> int:
 
 def _retract(session: Session, table: Table, fact: tuple[Any, ...]) -> None:
     """End a fact; one that does not hold stays so, except that a bag cannot hold fewer than none."""
-    if not table._key:
+    if not relation_of(table).key:
         table.delete([fact])
         return
-    row = table._codec.encode_row(fact)
+    row = relation_of(table).codec.encode_row(fact)
     core = core_of(session)
-    for there in core.transactions.present(table, [tuple(row[c] for c in table._key)]):
+    for there in core.transactions.present(table, [tuple(row[c] for c in relation_of(table).key)]):
         if there[:3] == row[:3]:  # all but when it was said
             core.transactions.stage(table, [there], -1)

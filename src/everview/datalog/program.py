@@ -25,6 +25,7 @@ from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.resolve import Column
 from everview.language.collection import Collection, common_owner
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan.multiway import Choice, check_choice
 from everview.plan.nodes import Constant, Filter, Node, Project
@@ -88,7 +89,7 @@ class Rules:
             self._core.access.refuse_shares(name)
             self._read[name] = None
             found = self._session[name]
-            return Relation(found._node, tuple(c.name for c in found._columns))
+            return Relation(relation_of(found).node, tuple(c.name for c in relation_of(found).columns))
         if name in rules_of(self._core):
             others = rules_of(self._core)[name]
             for read in others._read:
@@ -102,19 +103,23 @@ class Rules:
     def _column(self, name: str, column: str) -> Relation | None:
         """A table's column as an attribute of its key; NULL is no value."""
         table = self._core.catalog.tables[name]
-        names = [c.name for c in table._columns]
-        if len(table._key) != 1 or column not in names:
+        names = [c.name for c in relation_of(table).columns]
+        if len(relation_of(table).key) != 1 or column not in names:
             return None
         self._read[name] = None
-        key, value = (joins.refs(table._node.types)[i] for i in (table._key[0], names.index(column)))
-        node: Node = table._node
+        key, value = (
+            joins.refs(relation_of(table).node.types)[i] for i in (relation_of(table).key[0], names.index(column))
+        )
+        node: Node = relation_of(table).node
         if value.type.nullable:
             node = Filter(node, functions.call("is_not_null", value))
         return Relation(Project(node, (key, value)), ("e", "v"))
 
     def _known(self) -> list[str]:
         tables = {n: self._core.catalog.tables[n] for n in self._session.tables}
-        columns = [f"{n}/{c.name}" for n, t in tables.items() if len(t._key) == 1 for c in t._columns]
+        columns = [
+            f"{n}/{c.name}" for n, t in tables.items() if len(relation_of(t).key) == 1 for c in relation_of(t).columns
+        ]
         return [*tables, *self._session.views, *rules_of(self._core), *columns]
 
     def _collection(self, relation: Relation) -> Collection:
@@ -233,12 +238,12 @@ class Rules:
         relation = self._relation(name)
         if common_owner(questions) is not self._core:
             raise PlanError("E_SESSION", "the questions belong to another session", "ask in the rules' own session")
-        names = [c.name for c in questions._columns]
+        names = [c.name for c in relation_of(questions).columns]
         for column in names:
             if column not in relation.columns:
                 raise InputError("E_COLUMN", f"{name} has no column {column!r}", did_you_mean(column, relation.columns))
             asked, held = (
-                questions._node.types[names.index(column)],
+                relation_of(questions).node.types[names.index(column)],
                 relation.node.types[relation.columns.index(column)],
             )
             if functions.common_type((asked, held)) is None:
@@ -246,8 +251,13 @@ class Rules:
                 raise InputError("E_TYPE", what, "ask with a column of the same type")
         bound = sorted(relation.columns.index(c) for c in names)
         order = [names.index(relation.columns[i]) for i in bound]
-        found = self._collection(self._asked(name, bound, joins.take(questions._node, order)))
-        return Collection(found._node, found._columns, self._core, parents=(*found._parents, questions))
+        found = self._collection(self._asked(name, bound, joins.take(relation_of(questions).node, order)))
+        return Collection(
+            relation_of(found).node,
+            relation_of(found).columns,
+            self._core,
+            parents=(*relation_of(found).parents, questions),
+        )
 
     def _whole(self) -> set[str]:
         """Relations whose rows depend on each other, so that they are computed whole."""
@@ -301,7 +311,7 @@ class Rules:
         return iter(self._relations)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._views and not self._views[name]._dropped
+        return isinstance(name, str) and name in self._views and not relation_of(self._views[name]).dropped
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._relations]
@@ -317,7 +327,7 @@ class Rules:
     def _forget(self, kept: Container[str]) -> None:
         """Forget the program; views of these names stay."""
         for name, view in reversed(self._views.items()):
-            if not view._dropped and name not in kept:
+            if not relation_of(view).dropped and name not in kept:
                 view.drop()
         self._views = {}
         for name in self._relations:

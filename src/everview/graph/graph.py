@@ -28,6 +28,7 @@ from everview.graph import components, motifs, paths, ranking, rpq, spanning, st
 from everview.graph import landmarks as marks
 from everview.language import loop as loops
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan.digest import outline
 from everview.session.limits import size_of
 from everview.session.view import View
@@ -453,4 +454,4 @@ def _lean(edges: Collection, memory: str, budget: int | str | None) -> loops.Lea
     if budget is None:
         return None if memory == "fast" else loops.Lean()
     most = size_of(budget)
-    return loops.Lean(most, f"{outline(edges._node)}:{most}")
+    return loops.Lean(most, f"{outline(relation_of(edges).node)}:{most}")

@@ -23,6 +23,7 @@ from everview.errors import InputError, PlanError
 from everview.graph import paths
 from everview.kernels.frontier import guided
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.session.changes.turns import reads
 from everview.session.table import Table
 from everview.session.view import View
@@ -54,7 +55,7 @@ def landmarks(g: Graph, marks: Collection | int) -> Collection:
 def _table_of(g: Graph, nodes: list[Any]) -> Table:
     """A table of nodes beside the edges; if there is one already, it is taken as it is."""
     edges = _stored(g)
-    name = f"{edges._label}_landmarks"
+    name = f"{relation_of(edges).label}_landmarks"
     found = edges._core.catalog.tables.get(name)
     if found is None:
         found = edges._core.definitions.tables.make(name, {"node": g.node_type.optional(False)}, None, None)
@@ -158,10 +159,10 @@ class Search:
         return pair
 
     def _code(self, value: Any) -> int:
-        return int(encode_value(self.g.node_type.optional(False), value, self.edges._codec.interner))
+        return int(encode_value(self.g.node_type.optional(False), value, relation_of(self.edges).codec.interner))
 
     def _arranged(self, of: Table | View, keys: tuple[int, ...]) -> Arrangement:
-        for arrangement in self._core.runtime.builder.existing(of._node):
+        for arrangement in self._core.runtime.builder.existing(relation_of(of).node):
             if arrangement.order[: len(keys)] == keys and arrangement.operator.scope.is_root:
                 return arrangement
         return self._core.definitions.indexes.make(of, keys)

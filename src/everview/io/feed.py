@@ -19,6 +19,7 @@ from everview.io import changes
 from everview.io.events import Told, applied, told
 from everview.io.fitting import Codes, Fitting, columns_of_rows, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, checked, here
+from everview.language.relation import relation_of
 from everview.session.changes.current_rows import last_of_each
 from everview.session.changes.transactions import Transaction, key_of, no_such_key
 from everview.session.reads.snapshot import consolidated
@@ -64,8 +65,14 @@ class Feed:
         self.source = source
         self.rules = rules
         self.dead = dead
-        self.name = table._label
-        self.fitting = Fitting(table._label, table._codec, exact=rules.exact, shape=rules.shape, key=table._key)
+        self.name = relation_of(table).label
+        self.fitting = Fitting(
+            relation_of(table).label,
+            relation_of(table).codec,
+            exact=rules.exact,
+            shape=rules.shape,
+            key=relation_of(table).key,
+        )
         self.columns = self.fitting.columns
         self.rows = 0
         self.rejected = 0
@@ -291,7 +298,7 @@ class Snapshot(Work):
     codes: np.ndarray
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
-        codes, key = self.codes, feed.table._key
+        codes, key = self.codes, relation_of(feed.table).key
         if key:
             last = {tuple(k): i for i, k in enumerate(codes[list(key)].T.tolist())}
             codes = np.ascontiguousarray(codes[:, sorted(last.values())])
@@ -323,14 +330,14 @@ class Events(Work):
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         if self.cleared:
             feed.core.transactions.clear(feed.table)
-        if feed.table._key:
+        if relation_of(feed.table).key:
             self._by_key(feed, bad)
         else:
             self._counted(feed, bad)
         return len(self.told.counts) + self.cleared
 
     def _by_key(self, feed: Feed, bad: list[Bad]) -> None:
-        table, key = feed.table, list(feed.table._key)
+        table, key = feed.table, list(relation_of(feed.table).key)
         first = [*key, *(c for c in range(len(feed.columns)) if c not in key)]
         rows = self.told.codes[first]
         keys = np.ascontiguousarray(rows[: len(key), last_of_each(rows[: len(key)])]) if rows.shape[1] else rows
@@ -368,8 +375,8 @@ class Events(Work):
 
 def _absent(feed: Feed, row: Codes, times: int) -> list[Bad]:
     """Dead letters for a row that was deleted so many times too often."""
-    key = feed.table._key
-    shown = text_of(key_of(feed.table, row) if key else feed.table._codec.decode_row(row))
+    key = relation_of(feed.table).key
+    shown = text_of(key_of(feed.table, row) if key else relation_of(feed.table).codec.decode_row(row))
     return [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", shown)] * times
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from everview.codes.tables import is_table
 from everview.errors import InputError
 from everview.io.pipeline import Pipeline, types_of
+from everview.language.relation import relation_of
 
 if TYPE_CHECKING:
     from everview.io.source import Source
@@ -85,14 +86,14 @@ def read(core: Core, source: Any, name: str | None, key: Key, schema: Mapping[st
 
 def load(session: Session, table: Table, source: Source) -> int:
     """Insert all records of a source into a table, in one transaction; how many. Rows replace those of their keys."""
-    source.open({}, {c.name: c.type for c in table._columns}, False)
+    source.open({}, {c.name: c.type for c in relation_of(table).columns}, False)
     taken = 0
     with session.transaction():
         while (chunk := source.poll(None)) is not None:
             for bad in chunk.bad:
                 raise InputError("E_RECORD", f"{bad.place}: {bad.reason}", "nothing was copied: correct the record")
             rows: Any = chunk.rows
-            (table.upsert if table._key else table.insert)(rows)
+            (table.upsert if relation_of(table).key else table.insert)(rows)
             taken += len(rows)
     return taken
 

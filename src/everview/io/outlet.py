@@ -24,6 +24,7 @@ from everview.io.file_sink import FileSink
 from everview.io.files import Files
 from everview.io.given import as_source
 from everview.io.sink import Foreach, Sink, SinkMode
+from everview.language.relation import relation_of
 from everview.session.changes.batch import Batch
 from everview.session.changes.subscriber import Subscriber
 from everview.session.reads.snapshot import consolidated
@@ -60,7 +61,7 @@ class Outlet:
         self._every = 0.0 if every is None else seconds(every)
         self._written = float("-inf")
         self._dirty = self._behind = False
-        columns: dict[str, DataType] = {c.name: c.type for c in view._columns}
+        columns: dict[str, DataType] = {c.name: c.type for c in relation_of(view).columns}
         position = sink.open(self._identity() if sink.lasting else "", columns, mode)
         self.position = answered(
             sink.describe(), "open", position, (int, type(None)), "the last time it holds, or None"
@@ -75,11 +76,11 @@ class Outlet:
         pipeline.outlets.append(self)
 
     def __repr__(self) -> str:
-        return f"Outlet({self.view._name} to {self.sink.describe()}, position {self.position})"
+        return f"Outlet({relation_of(self.view).label} to {self.sink.describe()}, position {self.position})"
 
     def _identity(self) -> str:
         """What tells this session's view from all others, made once and kept with the state."""
-        mark = f"sink/{self.view._name}/{self.sink.describe()}"
+        mark = f"sink/{relation_of(self.view).label}/{self.sink.describe()}"
         if mark not in self._core.runtime.offsets:
             self._core.transactions.set_offset(mark, uuid.uuid4().hex)
         return self._core.runtime.offsets[mark]
@@ -132,7 +133,7 @@ class Outlet:
         if since == self._session.time:
             return
         try:
-            if since < self.view._installed_at and since >= 0:
+            if since < relation_of(self.view).installed_at and since >= 0:
                 raise CompactedError("E_COMPACTED", "the view is younger than the sink's contents")
             columns, times, diffs = self.view._changes(since)
         except CompactedError:
@@ -140,22 +141,22 @@ class Outlet:
             return
         for at in np.unique(times).tolist():
             mine = times == at
-            self._write(Batch(at, self.view._codec, np.ascontiguousarray(columns[:, mine]), diffs[mine]))
+            self._write(Batch(at, relation_of(self.view).codec, np.ascontiguousarray(columns[:, mine]), diffs[mine]))
 
     def _difference(self) -> Batch:
         """What the view has and the sink has not, and the other way round."""
         held = self._held()
         counts = np.array(held[DIFF].to_pylist(), dtype=np.int64)
-        codes = self.view._codec.encode(held.select([c.name for c in self.view._columns]))
+        codes = relation_of(self.view).codec.encode(held.select([c.name for c in relation_of(self.view).columns]))
         present = self.view._present()
         rows, diffs = consolidated(
             np.concatenate([present._columns, codes], axis=1), np.concatenate([present._diffs, -counts])
         )
-        return Batch(present.time, self.view._codec, rows, diffs)
+        return Batch(present.time, relation_of(self.view).codec, rows, diffs)
 
     def _held(self) -> pa.Table:
         """What the sink holds, if it has the columns that changes have."""
-        names = [*(c.name for c in self.view._columns), DIFF]
+        names = [*(c.name for c in relation_of(self.view).columns), DIFF]
         wanted = f"a table with columns {', '.join(names)}"
         held: pa.Table = answered(self.sink.describe(), "held", self.sink.held(), pa.Table, wanted)
         if not {*names} <= {*held.column_names} or not pa.types.is_integer(held.schema.field(DIFF).type):

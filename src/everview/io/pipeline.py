@@ -32,6 +32,7 @@ from everview.io.given import as_source
 from everview.io.outlet import Outlet
 from everview.io.progress import Progress
 from everview.io.source import Source
+from everview.language.relation import relation_of
 from everview.session.table import Table
 from everview.types import STR, DataType
 
@@ -152,26 +153,27 @@ class Pipeline:
         return self.session.table(name, schema, key=keys or None)
 
     def _check(self, table: Table, keys: tuple[str, ...], schema: Mapping[str, Any] | None) -> None:
-        names = [c.name for c in table._columns]
-        has = {c.name: c.type for c in table._columns}
-        if tuple(names[c] for c in table._key) != keys:
-            known = ", ".join(names[c] for c in table._key) or "no key"
+        names = [c.name for c in relation_of(table).columns]
+        has = {c.name: c.type for c in relation_of(table).columns}
+        if tuple(names[c] for c in relation_of(table).key) != keys:
+            known = ", ".join(names[c] for c in relation_of(table).key) or "no key"
             raise InputError(
                 "E_SCHEMA",
-                f"table {table._label!r} exists with {known}, the source asks for {', '.join(keys) or 'none'}",
+                f"table {relation_of(table).label!r} exists with {known}, "
+                f"the source asks for {', '.join(keys) or 'none'}",
                 "give the key the table was made with",
             )
         if schema is not None and {n: data_type(t) for n, t in schema.items()} != has:
             raise InputError(
                 "E_SCHEMA",
-                f"table {table._label!r} exists with other columns: {table!r}",
+                f"table {relation_of(table).label!r} exists with other columns: {table!r}",
                 "leave schema= out to take the table as it is, or drop the table",
             )
 
     def _dead_letters(self, name: str) -> Table:
         table = f"{name}_rejected"
         found = self.session[table] if table in self.session else self.session.table(table, DEAD_LETTERS)
-        if not isinstance(found, Table) or {c.name: c.type for c in found._columns} != DEAD_LETTERS:
+        if not isinstance(found, Table) or {c.name: c.type for c in relation_of(found).columns} != DEAD_LETTERS:
             raise InputError(
                 "E_NAME", f"{table!r} is needed for dead letters, but is something else", "rename it, or the source"
             )

@@ -21,10 +21,8 @@ smaller, `distinct` makes them 1.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from everview.errors import PlanError
@@ -33,6 +31,8 @@ from everview.expr.functions import ORDERED
 from everview.expr.resolve import Column, Scope, constants_of, predicate, resolve
 from everview.language import loop as loops
 from everview.language import mistakes
+from everview.language.relation import Relation, relation_of
+from everview.language.running import Token
 from everview.plan import joins
 from everview.plan.explain import Explained, explain
 from everview.plan.nodes import (
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from everview.language.group import Grouping
 
 __all__ = ["Collection", "Column"]
-
-_numbers = itertools.count()
 
 
 class Collection:
@@ -75,16 +73,9 @@ class Collection:
     Collection(src int, dst int)
     """
 
-    _meaning: Node | None = None
-    """A plan that says the same and does not depend on the day, if this one does: to know a definition again."""
-
-    _plan_why = ""
-    _calls: tuple[str, ...] = ()
-    _bound: Mapping[str, Any] = MappingProxyType({})
-    """Attributes of whoever made it whose values are in the plan: for nobody else (`session.rights`)."""
-    """Why its joins are kept as `db.view` is told, if nobody asked for that."""
-
     # Public names are methods only: everything else would hide a column of that name.
+    _relation: Relation
+
     def __init__(
         self,
         node: Node,
@@ -93,19 +84,9 @@ class Collection:
         *,
         label: str = "",
         parents: Sequence[Collection] = (),
-        loop_tokens: frozenset[loops.Token] | None = None,
+        loop_tokens: frozenset[Token] | None = None,
     ) -> None:
-        self._number = next(_numbers)
-        self._node = node
-        self._columns = tuple(replace(c, origins=((self._number, i), *c.origins)) for i, c in enumerate(columns))
-        self._owner = owner
-        self._label = label
-        self._parents = tuple(parents)
-        self._loop_tokens: frozenset[loops.Token] = (
-            frozenset().union(*(p._loop_tokens for p in parents)) if loop_tokens is None else loop_tokens
-        )
-        loops.check_running(self._loop_tokens)
-        hash(node)  # hashes are kept in the nodes: made step by step, no deep recursion comes later
+        self._relation = Relation(node, columns, owner, label=label, parents=parents, loop_tokens=loop_tokens)
 
     # -------------------------------------------------------------------------------------- columns
 
@@ -118,12 +99,12 @@ class Collection:
         if not isinstance(name, str):
             raise mistakes.not_a_name(self, name)
         if name not in self.schema():
-            raise mistakes.missing(self, name, [c.name for c in self._columns])
+            raise mistakes.missing(self, name, [c.name for c in self._relation.columns])
         position = scope_of(self).named(name).index
-        return language.Bound(self._number, position, name, self._label or "c")
+        return language.Bound(self._relation.number, position, name, self._relation.label or "c")
 
     def __dir__(self) -> Iterable[str]:
-        return [*super().__dir__(), *(c.name for c in self._columns if c.name.isidentifier())]
+        return [*super().__dir__(), *(c.name for c in self._relation.columns if c.name.isidentifier())]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         raise mistakes.not_computed(self, "iterated over", "list(v), or v.rows()")
@@ -135,15 +116,15 @@ class Collection:
         return True
 
     def __repr__(self) -> str:
-        return f"Collection({', '.join(f'{c.name} {c.type!r}' for c in self._columns)})"
+        return f"Collection({', '.join(f'{c.name} {c.type!r}' for c in self._relation.columns)})"
 
     def schema(self) -> dict[str, DataType]:
         """Names and types of the columns, in order (of columns with one name, the last)."""
-        return {c.name: c.type for c in self._columns}
+        return {c.name: c.type for c in self._relation.columns}
 
     def explain(self) -> str:
         """The logical plan as a list of steps."""
-        return Explained(explain(self._node, *known_names(self)))
+        return Explained(explain(self._relation.node, *known_names(self)))
 
     # ----------------------------------------------------------------------------------- row by row
 
@@ -154,7 +135,7 @@ class Collection:
 
     def with_columns(self, **named: Any) -> Collection:
         """The same columns and new ones; a name that exists is replaced where it stands."""
-        outputs = [(c.name, named.get(c.name, _At(i))) for i, c in enumerate(self._columns)]
+        outputs = [(c.name, named.get(c.name, _At(i))) for i, c in enumerate(self._relation.columns)]
         new = [(name, value) for name, value in named.items() if name not in self.schema()]
         return self._project([*outputs, *new], "with_columns")
 
@@ -162,19 +143,19 @@ class Collection:
         """Columns under new names: `c.rename(new="old")`."""
         scope = scope_of(self)
         at = {scope.named(old).index: new for new, old in new_to_old.items()}
-        columns = [replace(c, name=at.get(i, c.name)) for i, c in enumerate(self._columns)]
-        return self._derive(self._node, columns)
+        columns = [replace(c, name=at.get(i, c.name)) for i, c in enumerate(self._relation.columns)]
+        return self._derive(self._relation.node, columns)
 
     def without(self, *names: str) -> Collection:
         """All columns but these."""
         scope = scope_of(self)
         dropped = {scope.named(n).index for n in names}
-        kept = [(c.name, _At(i)) for i, c in enumerate(self._columns) if i not in dropped]
+        kept = [(c.name, _At(i)) for i, c in enumerate(self._relation.columns) if i not in dropped]
         return self._project(kept, "without")
 
     def filter(self, *conditions: Any) -> Collection:
         """Rows for which all conditions are true (neither false nor NULL)."""
-        node, scope = self._node, scope_of(self)
+        node, scope = self._relation.node, scope_of(self)
         rest = []
         for condition in conditions:
             among = constants_of(condition, scope)  # a long list of constants is joined
@@ -184,7 +165,7 @@ class Collection:
                 node = joins.among(node, *among)
         if rest:
             node = Filter(node, predicate(rest, scope))
-        return self if node is self._node else self._derive(node, self._columns)
+        return self if node is self._relation.node else self._derive(node, self._relation.columns)
 
     def map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
         """Each row becomes `function(*values)`: a tuple of the returned columns (with one column, its bare value)."""
@@ -196,8 +177,8 @@ class Collection:
 
     def alias(self, name: str) -> Collection:
         """The same rows as another collection, so that the columns of a self-join can be told apart."""
-        columns = [replace(c, origins=()) for c in self._columns]
-        return Collection(self._node, columns, self._owner, label=name, parents=(self,))
+        columns = [replace(c, origins=()) for c in self._relation.columns]
+        return Collection(self._relation.node, columns, self._relation.owner, label=name, parents=(self,))
 
     # ----------------------------------------------------------------------------------------- bags
 
@@ -205,29 +186,29 @@ class Collection:
         """All rows of all, matched by position; multiplicities add."""
         if not others:
             return self
-        node = Union((self._node, *(_fitting(self, o, "union_all")._node for o in others)))
-        return self._derive(node, self._columns, *others)
+        node = Union((self._relation.node, *(relation_of(_fitting(self, o, "union_all")).node for o in others)))
+        return self._derive(node, self._relation.columns, *others)
 
     def except_(self, other: Collection) -> Collection:
         """The rows of this less those of the other, down to none."""
-        return self._derive(Threshold(_minus(self, other, "except_"), "positive"), self._columns, other)
+        return self._derive(Threshold(_minus(self, other, "except_"), "positive"), self._relation.columns, other)
 
     def intersect(self, other: Collection) -> Collection:
         """Rows in both, as often as in the one that has fewer."""
         left_over = Threshold(_minus(self, other, "intersect"), "positive")
-        return self._derive(Union((self._node, Negate(left_over))), self._columns, other)
+        return self._derive(Union((self._relation.node, Negate(left_over))), self._relation.columns, other)
 
     def negate(self) -> Collection:
         """The same rows with opposite multiplicities."""
-        return self._derive(Negate(self._node), self._columns)
+        return self._derive(Negate(self._relation.node), self._relation.columns)
 
     def distinct(self) -> Collection:
         """Every row once."""
-        return self._derive(Threshold(self._node, "distinct"), self._columns)
+        return self._derive(Threshold(self._relation.node, "distinct"), self._relation.columns)
 
     def threshold(self) -> Collection:
         """The rows with positive multiplicities, as they are."""
-        return self._derive(Threshold(self._node, "positive"), self._columns)
+        return self._derive(Threshold(self._relation.node, "positive"), self._relation.columns)
 
     # ---------------------------------------------------------------------------------------- joins
 
@@ -269,8 +250,8 @@ class Collection:
         >>> sorted(v.rows())
         [(1,), (2,)]
         """
-        columns = [(i, c.name) for i, c in enumerate(self._columns) if c.type.kind in ORDERED]
-        order = [language.Bound(self._number, i, name, self._label or "c") for i, name in columns]
+        columns = [(i, c.name) for i, c in enumerate(self._relation.columns) if c.type.kind in ORDERED]
+        order = [language.Bound(self._relation.number, i, name, self._relation.label or "c") for i, name in columns]
         return self.top(n, by=order or [language.lit(0)])
 
     def top(self, k: int, by: Any, offset: int = 0) -> Collection:
@@ -310,7 +291,7 @@ class Collection:
         columns = resolve_outputs(self, outputs, where)
         if not columns:
             raise PlanError("E_EMPTY", f"{where} would leave no columns", "keep at least one; lit(1) will do")
-        return self._derive(project(self._node, [c.expr for c in columns]), columns_of(columns))
+        return self._derive(project(self._relation.node, [c.expr for c in columns]), columns_of(columns))
 
     def _flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any], many: bool) -> Collection:
         where = "flat_map" if many else "map"
@@ -321,7 +302,7 @@ class Collection:
             raise PlanError("E_EMPTY", f"{where} would leave no columns", 'say what it returns: {"column": type}')
         rows = RowFunction(function, many, bare=len(types) == 1, tuples=bool(types) and types[0].kind == "tuple")
         columns = [Column(n, t) for n, t in zip(returns, types, strict=True)]
-        return self._derive(FlatMap(self._node, rows, tuple(types)), columns)
+        return self._derive(FlatMap(self._relation.node, rows, tuple(types)), columns)
 
 
 @dataclass(frozen=True)
@@ -371,7 +352,7 @@ class _At(language.Expression):
 
 
 def scope_of(c: Collection, where: str = "") -> Scope:
-    return Scope(c._columns, f"{where} of {c!r}" if where else repr(c))
+    return Scope(relation_of(c).columns, f"{where} of {c!r}" if where else repr(c))
 
 
 def resolve_outputs(c: Collection, outputs: Sequence[tuple[str, Any]], where: str) -> list[Output]:
@@ -384,9 +365,9 @@ def resolve_outputs(c: Collection, outputs: Sequence[tuple[str, Any]], where: st
         origins: tuple[tuple[int, int], ...] = ()
         if isinstance(expr, nodes.ColumnRef) and expr.index not in taken:
             taken.add(expr.index)
-            origins = c._columns[expr.index].origins
+            origins = relation_of(c).columns[expr.index].origins
         found.append(Output(name, expr, origins))
-    refuse_duplicates([o.name for o in found], where, allowed=[col.name for col in c._columns])
+    refuse_duplicates([o.name for o in found], where, allowed=[col.name for col in relation_of(c).columns])
     return found
 
 
@@ -420,19 +401,19 @@ def common_owner(*collections: Collection) -> Any:
     for c in collections:
         if not isinstance(c, Collection):
             raise PlanError("E_TYPE", f"a collection is needed, not {c!r}", "make a table first: db.table(...)")
-        if found is not None and c._owner is not None and c._owner is not found:
+        if found is not None and relation_of(c).owner is not None and relation_of(c).owner is not found:
             raise PlanError(
                 "E_SESSION",
                 "these collections belong to different sessions",
                 "copy the rows from one session to the other",
             )
-        found = found if found is not None else c._owner
+        found = found if found is not None else relation_of(c).owner
     return found
 
 
 def check_names(c: Collection, where: str = "the view") -> None:
     """Refuse a result whose columns cannot be told apart by name."""
-    refuse_duplicates([col.name for col in c._columns], where)
+    refuse_duplicates([col.name for col in relation_of(c).columns], where)
 
 
 def known_names(collection: Collection) -> tuple[dict[Node, tuple[str, ...]], dict[Node, str]]:
@@ -440,9 +421,9 @@ def known_names(collection: Collection) -> tuple[dict[Node, tuple[str, ...]], di
     names: dict[Node, tuple[str, ...]] = {}
     labels: dict[Node, str] = {}
     for c in _family(collection):
-        names.setdefault(c._node, tuple(column.name for column in c._columns))
-        if c._label and not c._parents:
-            labels[c._node] = c._label
+        names.setdefault(relation_of(c).node, tuple(column.name for column in relation_of(c).columns))
+        if relation_of(c).label and not relation_of(c).parents:
+            labels[relation_of(c).node] = relation_of(c).label
     return names, labels
 
 
@@ -452,22 +433,23 @@ def _family(c: Collection) -> Iterator[Collection]:
     todo = [c]
     while todo:
         current = todo.pop(0)
-        if current._number not in seen:
-            seen.add(current._number)
+        if relation_of(current).number not in seen:
+            seen.add(relation_of(current).number)
             yield current
-            todo.extend(current._parents)
+            todo.extend(relation_of(current).parents)
 
 
 def _fitting(first: Collection, other: Collection, where: str) -> Collection:
     """The other collection, if its columns fit the first's by position."""
     common_owner(first, other)
-    if len(first._columns) != len(other._columns):
+    widths = len(relation_of(first).columns), len(relation_of(other).columns)
+    if widths[0] != widths[1]:
         raise PlanError(
             "E_WIDTH",
-            f"{where}: {first!r} and {other!r} have {len(first._columns)} and {len(other._columns)} columns",
+            f"{where}: {first!r} and {other!r} have {widths[0]} and {widths[1]} columns",
             "select the same number of columns on both sides",
         )
-    for i, (a, b) in enumerate(zip(first._columns, other._columns, strict=True)):
+    for i, (a, b) in enumerate(zip(relation_of(first).columns, relation_of(other).columns, strict=True)):
         if not loops.same_kind(a.type, b.type):
             raise PlanError(
                 "E_TYPE",
@@ -479,4 +461,4 @@ def _fitting(first: Collection, other: Collection, where: str) -> Collection:
 
 
 def _minus(first: Collection, other: Collection, where: str) -> Node:
-    return Union((first._node, Negate(_fitting(first, other, where)._node)))
+    return Union((relation_of(first).node, Negate(relation_of(_fitting(first, other, where)).node)))

@@ -10,6 +10,7 @@ from everview.errors import PlanError
 from everview.expr import functions, language, nodes
 from everview.expr.resolve import Scope, resolve
 from everview.language.collection import Collection, Column, Output, columns_of, project, refuse_duplicates, scope_of
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan.aggregates import Aggregation
 from everview.plan.nodes import PythonReduce, TopK
@@ -38,7 +39,7 @@ class Grouping:
         c = self._collection
         refuse_duplicates([*(k.name for k in self._keys), *aggregates], "agg")
         keys = tuple(k.expr for k in self._keys)
-        work = Aggregation(c._node, keys, scope_of(c))
+        work = Aggregation(relation_of(c).node, keys, scope_of(c))
         columns = tuple(columns_of(self._keys))
         hint = "aggregate it, e.g. col.x.max(), or add it to group_by"
         scope = Scope(columns, "the result of agg()", work.slot, hint)
@@ -55,11 +56,11 @@ class Grouping:
             raise PlanError("E_RANGE", f"top({k!r}, offset={offset!r})", "both are whole numbers, 0 or more")
         c = self._collection
         order = [(_order_key(resolve(o.expr, scope_of(c)), o), o.descending) for o in language.orderings(by)]
-        node, at = joins.with_columns(c._node, [*(key.expr for key in self._keys), *(e for e, _ in order)])
+        node, at = joins.with_columns(relation_of(c).node, [*(key.expr for key in self._keys), *(e for e, _ in order)])
         keys, columns = at[: len(self._keys)], at[len(self._keys) :]
         ordered = tuple((i, descending) for i, (_, descending) in zip(columns, order, strict=True))
         node = TopK(node, keys, ordered, k, offset)
-        return c._derive(joins.take(node, range(len(c._columns))), c._columns)
+        return c._derive(joins.take(node, range(len(relation_of(c).columns))), relation_of(c).columns)
 
     def reduce(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
         """Any reduction: `function(key, [(row, count), ...])` gives the group's output rows, without the key.
@@ -71,7 +72,7 @@ class Grouping:
         language.check_schema(returns, "reduce")
         c = self._collection
         types = tuple(language.declared(t) for t in returns.values())
-        node, keys = joins.with_columns(c._node, [k.expr for k in self._keys])
+        node, keys = joins.with_columns(relation_of(c).node, [k.expr for k in self._keys])
         columns = [*columns_of(self._keys), *(Column(n, t) for n, t in zip(returns, types, strict=True))]
         refuse_duplicates([col.name for col in columns], "reduce")
         return c._derive(PythonReduce(node, keys, function, types), columns)

@@ -14,6 +14,7 @@ from everview.errors import PlanError, did_you_mean
 from everview.expr import functions, nodes
 from everview.expr.resolve import Scope, predicate
 from everview.language.collection import Collection, Column, Output, columns_of, common_owner, project, scope_of
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan.nodes import Filter, Node
 
@@ -37,10 +38,10 @@ def _check_how(how: str, on: Any) -> None:
 
 def _both_sides(left: Collection, right: Collection) -> tuple[Column, ...]:
     """Columns of a join; one that both sides inherited stays with the side that is the collection itself, if any."""
-    itself = {left._number: 0, right._number: 1} if left is not right else {}
+    itself = {relation_of(left).number: 0, relation_of(right).number: 1} if left is not right else {}
     return tuple(
         replace(c, origins=tuple(o for o in c.origins if itself.get(o[0], side) == side))
-        for side, columns in enumerate((left._columns, right._columns))
+        for side, columns in enumerate((relation_of(left).columns, relation_of(right).columns))
         for c in columns
     )
 
@@ -48,11 +49,11 @@ def _both_sides(left: Collection, right: Collection) -> tuple[Column, ...]:
 def _join_on(left: Collection, right: Collection, on: Any, how: joins.How) -> Collection:
     owner = common_owner(left, right)
     columns = _both_sides(left, right)
-    left_node, right_node = left._node, right._node
+    left_node, right_node = relation_of(left).node, relation_of(right).node
     condition = joins.Condition((), ())
     if on is not None:
         whole = predicate([on], Scope(columns, f"the join of {left!r} and {right!r}"))
-        condition, right_only = _split(whole, len(left._columns), how)
+        condition, right_only = _split(whole, len(relation_of(left).columns), how)
         right_node = right_node if right_only is None else Filter(right_node, right_only)
     node = joins.join(left_node, right_node, condition, how)
     kept = columns[: len(node.types)]
@@ -102,9 +103,9 @@ def _join_using(left: Collection, right: Collection, names: list[str], how: join
     right_at = [scope_of(right).named(n).index for n in names]
     pairs = [_key_pair(left, right, a, b) for a, b in zip(left_at, right_at, strict=True)]
     condition = joins.Condition(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
-    node = joins.join(left._node, right._node, condition, how)
+    node = joins.join(relation_of(left).node, relation_of(right).node, condition, how)
     if how in {"semi", "anti"}:
-        return left._derive(node, left._columns, right)
+        return left._derive(node, relation_of(left).columns, right)
     outputs = _merged_columns(left, right, node, dict(zip(left_at, right_at, strict=True)), how)
     return Collection(project(node, [o.expr for o in outputs]), columns_of(outputs), owner, parents=(left, right))
 
@@ -113,7 +114,10 @@ def _key_pair(left: Collection, right: Collection, a: int, b: int) -> tuple[node
     try:
         equal = functions.call("eq", scope_of(left).at(a), scope_of(right).at(b))
     except PlanError:
-        name, kinds = left._columns[a].name, (left._columns[a].type, right._columns[b].type)
+        name, kinds = (
+            relation_of(left).columns[a].name,
+            (relation_of(left).columns[a].type, relation_of(right).columns[b].type),
+        )
         raise PlanError(
             "E_TYPE",
             f"the join's column {name!r} is {kinds[0]!r} on one side and {kinds[1]!r} on the other",
@@ -127,7 +131,7 @@ def _merged_columns(
     left: Collection, right: Collection, node: Node, merged: dict[int, int], how: joins.How
 ) -> list[Output]:
     columns = _both_sides(left, right)
-    width = len(left._columns)
+    width = len(relation_of(left).columns)
     refs = joins.refs(node.types)
     outputs = []
     for i, c in enumerate(columns):

@@ -4,21 +4,21 @@ The body runs with a collection that stands for the loop's variable and gives ba
 It is called again if the first try shows that the variable must allow NULLs (types are widened until they agree) or
 that the loop depends on fewer of the loops around it than it seemed (see `everview.plan.check` for depths).
 
-While a body runs, its loop has a *token*; everything made from the variable carries it. A collection whose token's
-loop is over has leaked, and is refused the moment something is made of it.
+What the body makes of the variable is good inside the loop only (`everview.language.running`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from everview.errors import PlanError, did_you_mean
 from everview.expr import functions, language, nodes
 from everview.expr.resolve import Column, Scope, resolve
-from everview.plan.check import leaked, widen, widened
+from everview.language.relation import relation_of
+from everview.language.running import Token, running
+from everview.plan.check import widen, widened
 from everview.plan.nodes import LeanLoop, Loop, LoopResult, Types, Variable
 from everview.types import INT, DataType
 
@@ -28,28 +28,12 @@ if TYPE_CHECKING:
 AtLimit = Literal["error", "stop"]
 
 
-@dataclass(frozen=True, eq=False)
-class Token:
-    """One run of one loop's body."""
-
-    depth: int
-
-
-_running: ContextVar[tuple[Token, ...]] = ContextVar("everview_running_loops", default=())
-
-
 @dataclass(frozen=True)
 class Lean:
     """That a loop shall take little memory; at most `budget` bytes for all loops with the same `purse`."""
 
     budget: int | None = None
     purse: str = ""
-
-
-def check_running(tokens: frozenset[Token]) -> None:
-    """Refuse variables of loops whose body is not running now."""
-    if tokens and not tokens <= set(_running.get()):
-        raise leaked()
 
 
 def iterate(
@@ -66,7 +50,9 @@ def iterate(
     if queued and (order is None or max_rounds is not None):
         why = "rows wait for a priority, and none is given" if order is None else "its rounds cannot be limited"
         raise PlanError("E_LOOP", f"iterate: queued, but {why}", "say priority=..., and no max_rounds")
-    return _fixed_point(body, [start._columns], [start], order, max_rounds, at_limit, "iterate", queued, lean)[0]
+    return _fixed_point(
+        body, [relation_of(start).columns], [start], order, max_rounds, at_limit, "iterate", queued, lean
+    )[0]
 
 
 def fixpoint(
@@ -119,18 +105,18 @@ def _fixed_point(
     _check_limit(max_rounds, at_limit, where)
     given = [s for s in starts if s is not None]
     types: list[Types] = [tuple(c.type for c in cs) for cs in columns]
-    depth = 1 + max((t.depth for t in _running.get()), default=0)
+    depth = 1 + max((t.depth for t in running.get()), default=0)
     while True:
         token = Token(depth)
         results = _run_body(body, columns, types, token, given, where)
-        wider = [widened(t, [r._node.types]) for t, r in zip(types, results, strict=True)]
-        outer = frozenset[Token]().union(*(c._loop_tokens for c in (*results, *given))) - {token}
+        wider = [widened(t, [relation_of(r).node.types]) for t, r in zip(types, results, strict=True)]
+        outer = frozenset[Token]().union(*(relation_of(c).loop_tokens for c in (*results, *given))) - {token}
         needed = 1 + max((t.depth for t in outer), default=0)
         if wider == types and needed == depth:
             break
         types, depth = wider, needed
-    initials = tuple(None if s is None else widen(s._node, t) for s, t in zip(starts, types, strict=True))
-    bodies = tuple(widen(r._node, t) for r, t in zip(results, types, strict=True))
+    initials = tuple(None if s is None else widen(relation_of(s).node, t) for s, t in zip(starts, types, strict=True))
+    bodies = tuple(widen(relation_of(r).node, t) for r, t in zip(results, types, strict=True))
     loop = Loop(depth, initials, bodies, priority, max_rounds, at_limit, queued)
     if lean is not None:
         loop = LeanLoop(depth, initials, bodies, priority, max_rounds, at_limit, queued, lean.budget, lean.purse)
@@ -158,7 +144,7 @@ def _run_body(
     from everview.language.collection import Collection, common_owner
 
     owner = common_owner(*given)
-    reset = _running.set((*_running.get(), token))
+    reset = running.set((*running.get(), token))
     try:
         variables = [
             Collection(
@@ -172,7 +158,7 @@ def _run_body(
         ]
         result = body(*variables)
     finally:
-        _running.reset(reset)
+        running.reset(reset)
     results = list(result) if isinstance(result, tuple | list) else [result]
     _check_results(results, columns, where)
     return results
@@ -187,13 +173,13 @@ def _check_results(results: list[Any], columns: Sequence[tuple[Column, ...]], wh
             "E_LOOP", f"the body of {where} must return {len(columns)} collection(s), not {got}", "is a return missing?"
         )
     for i, (result, expected) in enumerate(zip(results, columns, strict=True)):
-        have, want = [c.type for c in result._columns], [c.type for c in expected]
-        names, wanted = [c.name for c in result._columns], [c.name for c in expected]
+        have, want = [c.type for c in relation_of(result).columns], [c.type for c in expected]
+        names, wanted = [c.name for c in relation_of(result).columns], [c.name for c in expected]
         same = len(have) == len(want) and all(map(same_kind, have, want))
         if not same or (names != wanted and sorted(names) == sorted(wanted)):
             raise PlanError(
                 "E_LOOP_TYPE",
-                f"the body of {where} gives ({_schema(result._columns)}) for variable {i + 1}, "
+                f"the body of {where} gives ({_schema(relation_of(result).columns)}) for variable {i + 1}, "
                 f"which is ({_schema(expected)})",
                 f"end the body with .select({', '.join(f'{n}=...' for n in wanted)}), "
                 "in this order and with these types",
@@ -215,7 +201,7 @@ def _check_limit(max_rounds: int | None, at_limit: str, where: str) -> None:
 
 def _priority(given: Any, start: Collection) -> nodes.Expr:
     """Any monotone int will do: floats and decimals are rounded down, NULL comes first."""
-    expr = resolve(given, Scope(start._columns, repr(start)))
+    expr = resolve(given, Scope(relation_of(start).columns, repr(start)))
     if expr.type.kind not in {"int", "float", "decimal", "bool", "date", "timestamp"}:
         raise PlanError(
             "E_TYPE", f"the priority {given!r} is {expr.type!r}", "a priority is a number, a date or a timestamp"

@@ -11,6 +11,7 @@ from typing import Any
 
 from everview.errors import PlanError, did_you_mean
 from everview.expr.language import Expression
+from everview.language.relation import relation_of
 
 
 class UnknownColumn(PlanError, AttributeError):
@@ -106,7 +107,7 @@ def missing(c: Any, name: str, columns: Sequence[str]) -> PlanError:
 
 def not_a_name(c: Any, given: Any) -> PlanError:
     """The error for `c[given]` where that is not the name of a column."""
-    name = c._label or "c"
+    name = relation_of(c).label or "c"
     if isinstance(given, Expression):
         what, hint = "a condition is not the name of a column", f"write {name}.filter({given!r})"
     elif isinstance(given, (list, tuple)) and all(isinstance(n, str) for n in given):

@@ -25,6 +25,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError, InputError, PlanError, did_you_mean
+from everview.language.relation import relation_of
 from everview.optimiser.chosen import optimiser_of
 from everview.optimiser.model import Model
 from everview.optimiser.present import PresentPlan
@@ -223,7 +224,7 @@ class Adaptive:
         for view in list(core.catalog.views.values()):
             for living in living_joins(core, view):
                 found[living.node] = living
-                if view._plan is not None:
+                if relation_of(view).plan is not None:
                     pinned.add(living.node)
         for node in pinned:
             del found[node]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from everview.language.collection import Collection, known_names
+from everview.language.relation import relation_of
 from everview.optimiser.observed import problem_of
 from everview.optimiser.problem import MOST_RELATIONS, Problem
 from everview.optimiser.rebuilt import rebuilt
@@ -64,14 +65,14 @@ def best_plan(core: Core, collection: Collection) -> Collection:
         trees[node].tree.leaves = [made[id(leaf)] for leaf in trees[node].tree.leaves]
         return rebuilt(trees[node], node.types, chosen[node])
 
-    found = by_another_plan(collection, drive(step, collection._node, {}))
-    found._plan_why = WHY
+    found = by_another_plan(collection, drive(step, relation_of(collection).node, {}))
+    relation_of(found).plan_why = WHY
     return found
 
 
 def problems(core: Core, collection: Collection) -> list[tuple[plan.Node, NaturalJoin, Problem]]:
     """The joins of three inputs or more outside loops, and what is known about each."""
-    return with_problems(core, collection, natural_joins(collection._node, core.runtime.builder.installed))
+    return with_problems(core, collection, natural_joins(relation_of(collection).node, core.runtime.builder.installed))
 
 
 def with_problems(

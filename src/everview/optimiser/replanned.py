@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from everview.errors import PlanError, did_you_mean
+from everview.language.relation import relation_of
 from everview.optimiser.chosen import optimiser_of, with_problems
 from everview.optimiser.problem import Problem
 from everview.optimiser.rebuilt import rebuilt
@@ -46,10 +47,10 @@ class LivingJoin(NamedTuple):
 def living_joins(core: Core, view: View) -> list[LivingJoin]:
     """The joins of three inputs or more that a view was built from, outside loops; not those of views that it reads."""
     builder = core.runtime.builder
-    own = core.catalog.canonical(view._node)
+    own = core.catalog.canonical(relation_of(view).node)
     built = builder.built.get(own, own)
     found = natural_joins(built, builder.installed - {own, built}, unfold=True)
-    return [LivingJoin(*each) for each in with_problems(core, view._source, found)]
+    return [LivingJoin(*each) for each in with_problems(core, relation_of(view).source, found)]
 
 
 def replan(core: Core, view: View, wanted: str) -> int:

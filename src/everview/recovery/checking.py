@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import RowErrors
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan.nodes import Guard
 from everview.plan.provenance import kept_in
 from everview.runtime.embedded import EmbeddedRuntime
@@ -85,9 +86,10 @@ def _computed(core: Core) -> Core:
             fresh.definitions.tables.copy(name, table).insert(table.rows())
         for name, view in core.catalog.views.items():
             if not name.startswith("("):  # of a query under way
-                columns = [Column(c.name, c.type) for c in view._columns]
-                node = view._node.child if isinstance(view._node, Guard) else view._node  # what breaks it is told
-                fresh.definitions.views.make(name, Collection(node, columns, fresh), plan=view._plan, rule=view._rule)
+                made = relation_of(view)
+                columns = [Column(c.name, c.type) for c in made.columns]
+                node = made.node.child if isinstance(made.node, Guard) else made.node  # what breaks it is told
+                fresh.definitions.views.make(name, Collection(node, columns, fresh), plan=made.plan, rule=made.rule)
     except BaseException:
         fresh.close()
         raise
@@ -96,7 +98,7 @@ def _computed(core: Core) -> Core:
 
 def _compared(name: str, core: Core, fresh: Core, provenance: Compare) -> Iterator[Difference]:
     view = core.catalog.views[name]
-    if kept_in(view._node):
+    if kept_in(relation_of(view).node):
         for row, there, wanted in provenance(view, fresh.catalog.views[name]):
             yield Difference(name, row, there, wanted)
         return
@@ -114,7 +116,7 @@ def _rows(core: Core, name: str) -> Counter[Row]:
         columns, counts = view._now()._contents()
     except RowErrors as error:
         return Counter({("rows that failed", error.code): 1})
-    for row, count in zip(view._codec.decode_rows(columns), counts.tolist(), strict=True):
+    for row, count in zip(relation_of(view).codec.decode_rows(columns), counts.tolist(), strict=True):
         found[_comparable(row)] += count
     return found
 

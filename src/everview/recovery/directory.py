@@ -19,6 +19,7 @@ import pyarrow as pa
 from everview.dataflow import saved
 from everview.dataflow.operators import Trace
 from everview.errors import ClosedError, EverviewError, MemoryLimitError, StoreError, out_of_memory
+from everview.language.relation import relation_of
 from everview.plan.frozen import Functions
 from everview.plan.trust import NOBODY, Trust
 from everview.recovery.loading import ENTRIES, ENTRY, STEP, Loaded
@@ -399,6 +400,8 @@ def _encoded(time: int, transactions: list[ChangeSet], words: pa.Table | None) -
         if len(changes) == 1 and not changes.offsets:
             table, rows, diff = changes[0]
             if isinstance(rows, list):
-                return steps.encode_rows(time, table._id, rows, diff)
-    coded = (steps.Transaction([(t._id, rows, diff) for t, rows, diff in c], c.offsets) for c in transactions)
+                return steps.encode_rows(time, relation_of(table).id, rows, diff)
+    coded = (
+        steps.Transaction([(relation_of(t).id, rows, diff) for t, rows, diff in c], c.offsets) for c in transactions
+    )
     return steps.encode(time, coded, words)

@@ -11,6 +11,7 @@ import warnings
 
 from everview.dataflow import saved, shield
 from everview.errors import StoreError
+from everview.language.relation import relation_of
 from everview.recovery.migration import begin_again, from_shards
 from everview.recovery.restoring import Kept, Restoring
 from everview.runtime.base import ChangeSet
@@ -104,7 +105,7 @@ class Loaded:
         if step.words is not None:
             core.interner.load(step.words)
             self.words = len(core.interner)
-        tables = {table._id: table for table in core.catalog.tables.values()}
+        tables = {relation_of(table).id: table for table in core.catalog.tables.values()}
         transactions = []
         for each in step.transactions:
             changes = ChangeSet((tables[table], rows, diff) for table, rows, diff in each.changes)

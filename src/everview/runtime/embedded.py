@@ -24,6 +24,7 @@ from everview.dataflow.swapping import swap
 from everview.dataflow.team import SPLIT, available_cores
 from everview.errors import EverviewError, MemoryLimitError
 from everview.kernels import make
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory, StepLog
@@ -348,7 +349,7 @@ def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:
     words: list[int] = []
     only = None
     for table, rows, diff in changes:
-        arrangement = table._arrangement
+        arrangement = relation_of(table).arrangement
         if type(rows) is not list or (only is not arrangement and only is not None):
             return None
         only = arrangement
@@ -366,7 +367,7 @@ def _hand_over(changes: ChangeSet, time: int) -> None:
     """Put a transaction's rows into the tables' batchers; the few rows that are tuples, those of one table at once."""
     few: dict[Arrangement, list[int]] = {}
     for table, rows, diff in changes:
-        arrangement = table._arrangement
+        arrangement = relation_of(table).arrangement
         if type(rows) is list:
             _add_words(few.setdefault(arrangement, []), arrangement, rows, time, diff)
         else:

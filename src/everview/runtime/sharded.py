@@ -34,6 +34,7 @@ from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, 
 from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
 from everview.errors import ClosedError, InternalError
 from everview.kernels.trace import image
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory
@@ -417,7 +418,7 @@ class ShardedRuntime:
                 if isinstance(rows, RemoteRows):
                     remote.append(rows)
                 elif (columns := columns_of(rows)).size:
-                    self._distribute(table._arrangement, columns, self.dataflow.time + offset, diff, inputs)
+                    self._distribute(relation_of(table).arrangement, columns, self.dataflow.time + offset, diff, inputs)
         return ShardStep(inputs, len(transactions), offsets, tuple(remote))
 
     def caught_up(self, added: Iterable[Added]) -> StepOutcome:

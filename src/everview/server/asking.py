@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
+from everview.language.relation import relation_of
 from everview.server.pg.lexing import words
 from everview.session.core import core_of
 from everview.session.reads.followed import Followed
@@ -91,5 +92,5 @@ def answer_of(session: Session, found: Any, affected: int | None = None, at: int
     if isinstance(found, Result):
         return Answer(time if at is None else at, result=found, affected=affected)
     if isinstance(found, Followed):
-        return Answer(time, relation=found._label, affected=affected)
+        return Answer(time, relation=relation_of(found).label, affected=affected)
     return Answer(time, text="" if found is None else str(found), affected=affected)

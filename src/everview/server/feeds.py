@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.errors import ClosedError, CompactedError, EverviewError
+from everview.language.relation import relation_of
 from everview.plan.digest import digest
 from everview.server.chunks import Chunk, summed
 from everview.server.stamps import stamp_of
@@ -115,7 +116,7 @@ class Feed:
         self.names, self.types = codec.names, codec.types
         self.identity = identity_of(found._view, self.whose)
         self.who = core_of(session).access.acting()
-        self.reads = getattr(found._view, "reads", ()) or (found._view._label,)
+        self.reads = getattr(found._view, "reads", ()) or (relation_of(found._view).label,)
         if self.who is not None:
             self.stamp = stamp_of(session, self.who, self.reads)
         self.floor = at
@@ -134,7 +135,7 @@ class Feed:
 
     def dropped(self) -> bool:
         """Whether what it followed is not there any more."""
-        return self._source is not None and self._source._view._dropped
+        return self._source is not None and relation_of(self._source._view).dropped
 
     def cut(self, start: int, stop: int) -> Chunk | None:
         """What it has put by, as a chunk; None if that comes to nothing."""
@@ -161,7 +162,7 @@ class Feed:
         """What changed after a time, from the view's history; E_COMPACTED if that does not reach back."""
         assert self._source is not None
         view = self._source._view
-        if since < view._installed_at:
+        if since < relation_of(view).installed_at:
             raise CompactedError("E_COMPACTED", f"it was made after time {since}", "read its contents")
         codes, _, diffs = view._changes(since)
         kept, diffs = remaining(codes, diffs)
@@ -174,7 +175,7 @@ class Feed:
 
     def _codec(self) -> Codec:
         assert self._source is not None
-        return self._source._view._codec
+        return relation_of(self._source._view).codec
 
     # on the loop
 
@@ -365,4 +366,4 @@ def identity_of(view: Relation | Share, whose: str = "") -> str:
     False
     """
     part = hashlib.sha256(whose.encode()).hexdigest()[:12] if whose else ""
-    return f"{digest(view._node)[:16]}{part}.{view._installed_at}"
+    return f"{digest(relation_of(view).node)[:16]}{part}.{relation_of(view).installed_at}"

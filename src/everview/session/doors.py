@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from everview.language.relation import relation_of
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
@@ -50,7 +52,7 @@ def why_not(view: View, row: Any, time: int | None) -> WhyNot:
     if view._core.access.acting() is not None:
         from everview.sql.rights.row_checks import check_all_shown
 
-        check_all_shown(view._core, view._node)
+        check_all_shown(view._core, relation_of(view).node)
     return why_not(view, row, time)
 
 
@@ -252,7 +254,7 @@ def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) 
 
     spark = default_session(core) if spark is None else spark
     check_session(spark)
-    return stream_of_changes(spark, core, view._name) if changes else to_frame(spark, view.to_arrow())
+    return stream_of_changes(spark, core, relation_of(view).label) if changes else to_frame(spark, view.to_arrow())
 
 
 def check_rows(core: Core, table: Table, rows: Any, diff: int) -> None:

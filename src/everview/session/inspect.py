@@ -11,6 +11,7 @@ from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Operator, Reduce
 from everview.dataflow.scopes import OUTSIDE
 from everview.expr.evaluate import evaluate
+from everview.language.relation import relation_of
 from everview.session.reads.shown import Stats
 from everview.session.reads.snapshot import read_codes
 
@@ -39,7 +40,7 @@ def failed_row(core: Core, errors: Operator, time: int) -> tuple[str, tuple[Any,
     the table holds, because errors do not carry rows.
     """
     for table in core.catalog.tables.values():
-        stream, arrangement = table._arrangement.operator.stream, table._arrangement
+        stream, arrangement = relation_of(table).arrangement.operator.stream, relation_of(table).arrangement
         for sink in stream.sinks if stream is not None else ():
             if sink.branch is None or sink.target.errors is not errors or time < arrangement.trace.since:
                 continue
@@ -49,7 +50,9 @@ def failed_row(core: Core, errors: Operator, time: int) -> tuple[str, tuple[Any,
             held = np.ascontiguousarray(columns[list(arrangement.order)])
             failed = evaluate(sink.branch.exprs, sink.branch.predicate, held, core.interner).errors
             if failed.any():
-                return table._label, table._codec.decode_row(tuple(columns[:, int(failed.argmax())].tolist()))
+                return relation_of(table).label, relation_of(table).codec.decode_row(
+                    tuple(columns[:, int(failed.argmax())].tolist())
+                )
     return None
 
 
@@ -62,10 +65,10 @@ def arrangements(core: Core, operator: Operator | None = None) -> list[dict[str,
             readers[source] = readers.get(source, 0) + 1
     serves: dict[Operator, list[str]] = {}
     for view in views:
-        source = view._arrangement.operator
+        source = relation_of(view).arrangement.operator
         readers[source] = readers.get(source, 0) + 1
         for o in upstream(dataflow, source):
-            serves.setdefault(o, []).append(view._name)
+            serves.setdefault(o, []).append(relation_of(view).label)
     found = []
     measured = core.runtime.measure()
     for o in dataflow.operators() if operator is None else upstream(dataflow, operator):
@@ -110,14 +113,16 @@ def stats(core: Core) -> dict[str, Any]:
 
 def explain(core: Core, view: View) -> str:
     """How a view's joins are kept and why, and the arrangements it uses."""
-    dataflow, operator = core.runtime.dataflow, view._arrangement.operator
-    lines = [str(view._said(d)) for d in core.runtime.builder.decided.get(view._node, [])]
+    dataflow, operator = core.runtime.dataflow, relation_of(view).arrangement.operator
+    lines = [str(view._said(d)) for d in core.runtime.builder.decided.get(relation_of(view).node, [])]
     lines += core.plans.lines(core, view)
     for joined in upstream(dataflow, operator):
         if isinstance(joined, Extend):
             lines += [*joined.explain(), *core.runtime.describe(joined)]
     lines.append("arrangements:")
-    mine = [v._name for v in core.catalog.views.values() if v._arrangement.operator is operator]
+    mine = [
+        relation_of(v).label for v in core.catalog.views.values() if relation_of(v).arrangement.operator is operator
+    ]
     for a in arrangements(core, operator):
         others = [name for name in a["views"] if name not in mine]
         shared = f", shared by {a['readers']} readers" if a["readers"] > 1 else ""

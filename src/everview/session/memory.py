@@ -37,6 +37,7 @@ from everview.kernels.guarding import CELL_TRACKED_WORDS
 from everview.kernels.memory import cell
 from everview.kernels.trace import batch as batch_k
 from everview.kernels.trace import trace as trace_k
+from everview.language.relation import relation_of
 from everview.session.budget import budgets
 from everview.session.core import CORES, Core
 from everview.session.inspect import arrangements
@@ -170,15 +171,15 @@ def _needed(core: Core) -> dict[Operator, list[str]]:
     roots: dict[str, set[Operator]] = {}
     for table in catalog.tables.values():
         owner = table
-        while owner._origin is not None:
-            owner = owner._origin
-        kept = (table._arrangement, *(index.arrangement for index in table._more))
-        roots.setdefault(owner._label, set()).update(a.operator for a in kept)
+        while (origin := relation_of(owner).origin) is not None:
+            owner = origin
+        kept = (relation_of(table).arrangement, *(index.arrangement for index in relation_of(table).more))
+        roots.setdefault(relation_of(owner).label, set()).update(a.operator for a in kept)
     for follower in core.clock.followers:
-        roots.setdefault(follower.table._label, set()).update(a.operator for a in follower.indexes())
+        roots.setdefault(relation_of(follower.table).label, set()).update(a.operator for a in follower.indexes())
     for name, view in catalog.views.items():
         roots.setdefault(name, set()).update(
-            a.operator for a in (view._arrangement, *(i.arrangement for i in view._more))
+            a.operator for a in (relation_of(view).arrangement, *(i.arrangement for i in relation_of(view).more))
         )
     for name, operators in roots.items():
         for operator in dataflow.needed(operators):

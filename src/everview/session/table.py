@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from everview.codes.codec import Codec
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
@@ -14,6 +13,7 @@ from everview.session.changes.turns import reads, writes
 from everview.session.reads import guests
 from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import Snapshot, check_time, first_columns, read_key
+from everview.session.relations import TableRelation
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -34,28 +34,13 @@ class Table(Followed):
     ([('fig', 2.0), ('pear', 1.5)], 2)
     """
 
-    _kind = "table"
+    _relation: TableRelation
 
     def __init__(
         self, core: Core, name: str, columns: Sequence[Column], node: plan.Table, key: tuple[int, ...]
     ) -> None:
-        super().__init__(node, columns, core, label=name)
         self._core = core
-        self._id = node.id
-        self._key = key
-        self._codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
-        self._arrangement = None  # type: ignore[assignment]
-        self._installed_at = 0
-        self._subscribers = []
-        self._dropped = False
-        self._more = []
-        self._stored_as = name
-        """what the operator that holds its rows is called: it keeps that name when the table gets another"""
-        self._views: set[str] = set()
-        # the table that this hidden one follows (`everview.session.clock.temporal`), and another one that it
-        # holds rows of (`everview.session.clock.lookups`)
-        self._origin: Table | None = None
-        self._partner: Table | None = None
+        self._relation = TableRelation(core, name, columns, node, key)
 
     # changing
 
@@ -78,14 +63,14 @@ class Table(Followed):
         """
         if self._core.catalog.defaults:
             rows = self._core.defaults.filled(self, rows)
-        if not self._key:
+        if not self._relation.key:
             self._change(rows, 1)
             return
         self._alive()
         if (few := self._encoded_few(rows)) is not None:
             self._core.by_key.few_inserts(self, few)
         else:
-            self._core.by_key.insert(self, self._codec.encode(rows))
+            self._core.by_key.insert(self, self._relation.codec.encode(rows))
 
     def delete(self, rows: Any = None, *, keys: Any = None) -> None:
         """Take rows away, each as often as it is given; or those with these `keys`, each a value, or a tuple where the
@@ -107,7 +92,7 @@ class Table(Followed):
             try:
                 self._change(rows, -1)
             except InputError as error:
-                if self._key and error.code in ("E_TYPE", "E_WIDTH"):
+                if self._relation.key and error.code in ("E_TYPE", "E_WIDTH"):
                     error.hint = f"{error.hint}; to delete by key, write delete(keys=[...])"
                 raise
             return
@@ -126,9 +111,9 @@ class Table(Followed):
         >>> sorted(stock.rows())
         [('fig', 1), ('pear', 5)]
         """
-        if not self._key:
+        if not self._relation.key:
             raise InputError(
-                "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
+                "E_NO_KEY", f"table {self._relation.label!r} has no key", 'declare one: db.table(..., key="column")'
             )
         self._alive()
         if self._core.catalog.defaults:
@@ -136,7 +121,7 @@ class Table(Followed):
         if (few := self._encoded_few(rows)) is not None:
             self._core.by_key.few_upserts(self, few)
         else:
-            self._core.by_key.upsert(self, self._codec.encode(rows))
+            self._core.by_key.upsert(self, self._relation.codec.encode(rows))
 
     def clear(self) -> None:
         """Delete all rows."""
@@ -152,43 +137,47 @@ class Table(Followed):
         if any(table is self for table, _, _ in core.transactions.staged or ()):
             raise InputError(
                 "E_IN_USE",
-                f"table {self._label!r} is changed by the transaction under way",
+                f"table {self._relation.label!r} is changed by the transaction under way",
                 "end the transaction first",
             )
         core.definitions.tables.drop(self, cascade)
 
     def _change(self, rows: Any, diff: int) -> None:
-        if self._dropped:
+        if self._relation.dropped:
             self._alive()
         few = self._encoded_few(rows)
-        self._core.transactions.stage(self, self._codec.encode(rows) if few is None else few, diff)
+        self._core.transactions.stage(self, self._relation.codec.encode(rows) if few is None else few, diff)
 
     def _codes(self, rows: Any) -> Any:
         """Rows as codes: a few as tuples, others as columns."""
         few = self._encoded_few(rows)
-        return self._codec.encode(rows) if few is None else few
+        return self._relation.codec.encode(rows) if few is None else few
 
     def _encoded_few(self, rows: Any) -> list[tuple[int, ...]] | None:
         """The codes of a few rows in a list; None if it is anything else, for which columns are better."""
         if type(rows) is not list or len(rows) > ONE_BY_ONE_ROWS:
             return None
-        encode = self._codec.encode_row
+        encode = self._relation.codec.encode_row
         try:
             return [encode(rows[0])] if len(rows) == 1 else [*map(encode, rows)]
         except EverviewError:
-            self._codec.encode_rows(rows)  # says which row it was
+            self._relation.codec.encode_rows(rows)  # says which row it was
             raise
 
     def _alive(self) -> None:
-        if self._dropped:
-            raise ClosedError("E_DROPPED", f"table {self._label!r} was dropped", "make it again with db.table")
+        if self._relation.dropped:
+            raise ClosedError("E_DROPPED", f"table {self._relation.label!r} was dropped", "make it again with db.table")
         self._core.alive()
 
     # reading
 
     def _now_beside(self) -> Snapshot | None:
         """The same while another thread's step computes."""
-        return None if self._dropped else guests.present(self._core, self._arrangement, self._codec)
+        return (
+            None
+            if self._relation.dropped
+            else guests.present(self._core, self._relation.arrangement, self._relation.codec)
+        )
 
     @guests.beside(_now_beside)
     @reads
@@ -197,7 +186,7 @@ class Table(Followed):
         self._core.transactions.catch_up()
         if (supposed := self._core.transactions.supposed()) is not None:
             return supposed.contents(self)
-        return Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.dataflow.time)
+        return Snapshot(self._core, self._relation.arrangement, self._relation.codec, self._core.runtime.dataflow.time)
 
     @reads
     def as_of(self, time: int) -> Snapshot:
@@ -205,12 +194,16 @@ class Table(Followed):
         self._alive()
         check_time("as_of", time)
         self._core.transactions.catch_up()
-        return Snapshot(self._core, self._arrangement, self._codec, time)
+        return Snapshot(self._core, self._relation.arrangement, self._relation.codec, time)
 
     def _lookup_beside(self, key: Any) -> list[tuple[Any, ...]] | None:
         """The same while another thread's step computes."""
-        columns = self._key or first_columns(self._codec, key)
-        return None if self._dropped else guests.looked_up(self._core, self._arrangement, self._codec, columns, key)
+        columns = self._relation.key or first_columns(self._relation.codec, key)
+        return (
+            None
+            if self._relation.dropped
+            else guests.looked_up(self._core, self._relation.arrangement, self._relation.codec, columns, key)
+        )
 
     @guests.beside(_lookup_beside)
     @reads
@@ -218,5 +211,5 @@ class Table(Followed):
         """Rows by declared key, or by the first column(s)."""
         self._alive()
         self._core.transactions.catch_up()
-        columns = self._key or first_columns(self._codec, key)
-        return read_key(self._core, self._arrangement, self._codec, columns, key)
+        columns = self._relation.key or first_columns(self._relation.codec, key)
+        return read_key(self._core, self._relation.arrangement, self._relation.codec, columns, key)

@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from everview.codes.codec import Codec
 from everview.dataflow.builder import Decided
 from everview.dataflow.dataflow import batch_arrays
-from everview.dataflow.operators import Arrangement, Operator
+from everview.dataflow.operators import Arrangement
 from everview.errors import ClosedError, RowErrors
 from everview.expr.evaluate import ERRORS
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan.explain import Explained
-from everview.plan.multiway import ASKED, Choice
+from everview.plan.multiway import ASKED
 from everview.plan.nodes import Node
 from everview.plan.rewrites import Simplification
 from everview.session import doors
 from everview.session.changes.turns import reads
 from everview.session.inspect import arrangements, explain, failed_row
-from everview.session.names.rules import Rule
 from everview.session.reads import guests
 from everview.session.reads.contents import Row
 from everview.session.reads.followed import Followed
 from everview.session.reads.shown import Stats
 from everview.session.reads.snapshot import Snapshot, check_time, first_columns, read_key, search
+from everview.session.relations import ViewRelation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,30 +58,17 @@ class View(Followed):
     [('south', 2)]
     """
 
-    _kind = "view"
+    _relation: ViewRelation
 
     def __init__(self, core: Core, name: str, source: Collection, node: Node, arrangement: Arrangement) -> None:
-        super().__init__(node, source._columns, core, label=name, parents=(source,))
         self._core = core
-        self._name = name
-        self._source = source
-        self._arrangement = arrangement
-        self._codec = Codec(node.types, tuple(c.name for c in self._columns), core.interner)
-        self._index: tuple[int, ...] = ()
-        self._plan: Choice | None = None
-        self._installed_at = core.time
-        self._dropped = False
-        self._subscribers = []
-        self._fallible: list[Operator] = []
-        self._more = []
-        self._rule: Rule | None = None
-        """the constraint that it guards, if it is one's"""
-        self._history: int | None = None
-        """how many epochs back it can be read, if that was said"""
+        self._relation = ViewRelation(core, name, source, node, arrangement)
 
     def _alive(self) -> None:
-        if self._dropped:
-            raise ClosedError("E_DROPPED", f"view {self._name!r} was dropped", "install it again with db.view")
+        if self._relation.dropped:
+            raise ClosedError(
+                "E_DROPPED", f"view {self._relation.label!r} was dropped", "install it again with db.view"
+            )
         self._core.alive()
 
     # contents
@@ -90,15 +77,15 @@ class View(Followed):
     def _read(self, time: int) -> Snapshot:
         self._alive()
         self._core.transactions.catch_up()
-        if self._fallible:
+        if self._relation.fallible:
             self._refuse_errors(time)
-        return Snapshot(self._core, self._arrangement, self._codec, time)
+        return Snapshot(self._core, self._relation.arrangement, self._relation.codec, time)
 
     def _now_beside(self) -> Snapshot | None:
         """The same while another thread's step computes."""
-        if self._dropped or guests.has_failed(self._fallible):
+        if self._relation.dropped or guests.has_failed(self._relation.fallible):
             return None
-        return guests.present(self._core, self._arrangement, self._codec)
+        return guests.present(self._core, self._relation.arrangement, self._relation.codec)
 
     @guests.beside(_now_beside)
     @reads
@@ -121,12 +108,12 @@ class View(Followed):
 
     def _lookup_beside(self, key: Any) -> list[Row] | None:
         """The same while another thread's step computes."""
-        columns = self._index or first_columns(self._codec, key)
-        if self._dropped or set(self._arrangement.order[: len(columns)]) != set(columns):
+        columns = self._relation.index or first_columns(self._relation.codec, key)
+        if self._relation.dropped or set(self._relation.arrangement.order[: len(columns)]) != set(columns):
             return None
-        if guests.has_failed(self._fallible):
+        if guests.has_failed(self._relation.fallible):
             return None
-        return guests.looked_up(self._core, self._arrangement, self._codec, columns, key)
+        return guests.looked_up(self._core, self._relation.arrangement, self._relation.codec, columns, key)
 
     @guests.beside(_lookup_beside)
     @reads
@@ -134,15 +121,15 @@ class View(Followed):
         """Rows with this key: of the `index_by` columns if the view has some, else of the first column(s)."""
         self._alive()
         self._core.transactions.catch_up()
-        if self._fallible:
+        if self._relation.fallible:
             self._refuse_errors()
-        columns = self._index or first_columns(self._codec, key)
-        arrangement = self._arrangement
+        columns = self._relation.index or first_columns(self._relation.codec, key)
+        arrangement = self._relation.arrangement
         if set(arrangement.order[: len(columns)]) != set(columns):
             if self._core.transactions.supposed() is not None:
                 return search(self._now(), columns, key)
             arrangement = self._core.definitions.indexes.make(self, columns)
-        return read_key(self._core, arrangement, self._codec, columns, key)
+        return read_key(self._core, arrangement, self._relation.codec, columns, key)
 
     @reads
     def errors(self) -> list[tuple[str, int]]:
@@ -157,8 +144,8 @@ class View(Followed):
 
     def _errors_at(self, time: int) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
-        self._core.runtime.sync(*self._fallible)
-        for operator in self._fallible:
+        self._core.runtime.sync(*self._relation.fallible)
+        for operator in self._relation.fallible:
             assert operator.trace is not None
             batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
             columns, _, counts = batch_arrays(batch, 1)
@@ -168,7 +155,11 @@ class View(Followed):
 
     def _complete_beside(self, time: int | None = None) -> bool | None:
         """Whether nothing has failed, for a guest of a step; None if that takes a turn to say."""
-        return True if time is None and not self._dropped and not guests.has_failed(self._fallible) else None
+        return (
+            True
+            if time is None and not self._relation.dropped and not guests.has_failed(self._relation.fallible)
+            else None
+        )
 
     @guests.beside(_complete_beside)
     @reads
@@ -181,13 +172,13 @@ class View(Followed):
         if found:
             what = ", ".join(f"{text} ({n})" for text, n in found)
             when = "" if time is None or time == now else f" at time {time}"
-            rows = (failed_row(self._core, o, now if time is None else min(time, now)) for o in self._fallible)
+            rows = (failed_row(self._core, o, now if time is None else min(time, now)) for o in self._relation.fallible)
             row = next((r for r in rows if r is not None), None) if self._core.access.acting() is None else None
             if row is not None:
                 what += f", for example for {row[1]!r} of table {row[0]!r}"
             raise RowErrors(
                 "E_ROWS",
-                f"view {self._name!r} holds rows that could not be computed{when}: {what}",
+                f"view {self._relation.label!r} holds rows that could not be computed{when}: {what}",
                 "correct or delete their inputs, or guard the expression with when(...); errors() lists them",
             )
 
@@ -237,7 +228,7 @@ class View(Followed):
         """
         self._alive()
         kept = explain(self._core, self)
-        return Explained(f"{self._source.explain()}\n{kept}")
+        return Explained(f"{self._relation.source.explain()}\n{kept}")
 
     @reads
     def replan(self, plan: str = "best") -> int:
@@ -261,7 +252,7 @@ class View(Followed):
 
     def _said(self, decision: Decided) -> Decided:
         """A decision with the reason of whoever made it."""
-        why = self._source._plan_why
+        why = relation_of(self._relation.source).plan_why
         if isinstance(decision, Simplification) or not why or decision.why != ASKED:
             return decision
         return replace(decision, why=why)
@@ -384,11 +375,13 @@ class View(Followed):
         """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""
         self._alive()
         self._core.transactions.catch_up()
-        held = arrangements(self._core, self._arrangement.operator)
-        present = Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.dataflow.time)
+        held = arrangements(self._core, self._relation.arrangement.operator)
+        present = Snapshot(
+            self._core, self._relation.arrangement, self._relation.codec, self._core.runtime.dataflow.time
+        )
         return Stats(
             {
-                "name": self._name,
+                "name": self._relation.label,
                 "time": self._core.time,
                 "rows": int(present._contents()[1].sum()),
                 "bytes": sum(a["bytes"] for a in held),

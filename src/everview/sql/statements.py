@@ -29,6 +29,7 @@ from everview.errors import InputError, Notice, did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.once import ordering
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -351,7 +352,7 @@ class Statements:
                 for name in used:
                     found = self.session[name]
                     snapshot = found.as_of(time)
-                    table = past.table(name, {c.name: c.type for c in found._columns})
+                    table = past.table(name, {c.name: c.type for c in relation_of(found).columns})
                     core_of(past).transactions.stage(table, snapshot._repeated(), 1)
             core_of(past).access = self.core.access  # the same rights, and policies
             plain = replace(source, notes=replace(source.notes, as_of=None))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everview.dataflow.operators import Operator
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.inspect import upstream
 
@@ -69,30 +70,30 @@ def _plans(core: Core) -> Rows:
 
 def _arrangement_views(core: Core) -> Rows:
     for view in core.catalog.views.values():
-        for operator in upstream(core.runtime.dataflow, view._arrangement.operator):
+        for operator in upstream(core.runtime.dataflow, relation_of(view).arrangement.operator):
             if operator.trace is not None and not operator.trace.stateless:
-                yield operator.number, view._name
+                yield operator.number, relation_of(view).label
 
 
 def _tables(core: Core) -> Rows:
     measure = core.runtime.measure()
     for name, table in core.catalog.tables.items():
-        _, updates, size = measure(table._arrangement.operator)
-        yield name, updates, size, table._arrangement.operator.number
+        _, updates, size = measure(relation_of(table).arrangement.operator)
+        yield name, updates, size, relation_of(table).arrangement.operator.number
 
 
 def _views(core: Core) -> Rows:
     measure = core.runtime.measure()
     for name, view in core.catalog.views.items():
-        _, updates, size = measure(view._arrangement.operator)
-        yield name, updates, size, view._arrangement.operator.number, view._installed_at
+        _, updates, size = measure(relation_of(view).arrangement.operator)
+        yield name, updates, size, relation_of(view).arrangement.operator.number, relation_of(view).installed_at
 
 
 def _dependencies(core: Core) -> Rows:
-    tables = {table._node: name for name, table in core.catalog.tables.items()}
-    views = {view._node: name for name, view in core.catalog.views.items()}
+    tables = {relation_of(table).node: name for name, table in core.catalog.tables.items()}
+    views = {relation_of(view).node: name for name, view in core.catalog.views.items()}
     for name, view in core.catalog.views.items():
-        for node in view._node.walk():
+        for node in relation_of(view).node.walk():
             if node in views and views[node] != name:
                 yield name, views[node]
             elif isinstance(node, plan.Table) and node in tables:
@@ -101,14 +102,14 @@ def _dependencies(core: Core) -> Rows:
 
 def _errors(core: Core) -> Rows:
     for name, view in core.catalog.views.items():
-        for what, count in view._errors_at(core.runtime.dataflow.time) if view._fallible else ():
+        for what, count in view._errors_at(core.runtime.dataflow.time) if relation_of(view).fallible else ():
             yield name, what, count
 
 
 def _subscriptions(core: Core) -> Rows:
     for what in (*core.catalog.tables.values(), *core.catalog.views.values()):
-        if what._subscribers:
-            yield what._label, len(what._subscribers)
+        if relation_of(what).subscribers:
+            yield relation_of(what).label, len(relation_of(what).subscribers)
 
 
 def _offsets(core: Core) -> Rows:

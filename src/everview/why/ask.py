@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from everview.codes.codec import Codec
 from everview.codes.values import encode_value
 from everview.errors import InputError, PlanError
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.provenance import COLUMN, kept_in
 from everview.plan.selection import narrowed, readings
@@ -47,10 +48,10 @@ class Question:
         if time is not None:
             check_time("why", time)
         self.view = view
-        self.node = view._node if node is None else node
-        self.codec = view._codec
+        self.node = relation_of(view).node if node is None else node
+        self.codec = relation_of(view).codec
         if node is not None:
-            self.codec = Codec(node.types, view._codec.names[:-1], core.interner)
+            self.codec = Codec(node.types, relation_of(view).codec.names[:-1], core.interner)
         self.time = now if time is None else time
         if self.time > now:
             raise InputError(
@@ -83,11 +84,11 @@ class Question:
 
     def _own(self, row: Any) -> Any:
         """A row of a view that keeps provenance, which may be given with it or without."""
-        if self.node is self.view._node:
+        if self.node is relation_of(self.view).node:
             return row
         if isinstance(row, dict):
             return {name: value for name, value in row.items() if name != COLUMN}
-        return row[:-1] if isinstance(row, tuple | list) and len(row) == len(self.view._columns) else row
+        return row[:-1] if isinstance(row, tuple | list) and len(row) == len(relation_of(self.view).columns) else row
 
     def names(self) -> Names:
         """What plans are called, for the view that is asked about."""
@@ -159,7 +160,7 @@ def present(question: Question, row: Row, given: Any, when: str = "") -> int:
     """How often a row is in the view; an error if it is not."""
     count = question.count(row)
     if count <= 0:
-        what = f"{given!r} is not in view {question.view._name!r}{when}"
+        what = f"{given!r} is not in view {relation_of(question.view).label!r}{when}"
         raise InputError("E_ABSENT", what, "why_not(row) says what it lacks")
     return count
 
@@ -182,23 +183,23 @@ def why_not(view: View, row: Any, time: int | None) -> WhyNot:
         bound, values = question.pattern(row)
         there = question.contents.rows(question.node, OUTSIDE, bound)
         if any(n > 0 for n in there.values()):
-            what = f"{row!r} is in view {view._name!r}"
+            what = f"{row!r} is in view {relation_of(view).label!r}"
             raise InputError("E_PRESENT", what, "why(row) explains it")
         telling = Telling(question.search, question.names())
-        return WhyNot(view._name, values, Absences(telling).ways(question.node, bound))
+        return WhyNot(relation_of(view).label, values, Absences(telling).ways(question.node, bound))
 
 
 def asked(view: View, time: int | None) -> Question:
     """A view that is alive, about to be asked; in a turn."""
     view._alive()
     view._core.transactions.catch_up()
-    if not kept_in(view._node):
+    if not kept_in(relation_of(view).node):
         return Question(view, time)
-    node = without_provenance(view._node) if view._columns[-1].name == COLUMN else None
+    node = without_provenance(relation_of(view).node) if relation_of(view).columns[-1].name == COLUMN else None
     if node is None:
         raise InputError(
             "E_PROVENANCE",
-            f"view {view._name!r} reads provenance, which is no row of a table",
+            f"view {relation_of(view).label!r} reads provenance, which is no row of a table",
             "ask the view that keeps it: view.why(row), view.provenance(row)",
         )
     return Question(view, time, node)

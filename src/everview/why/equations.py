@@ -17,6 +17,7 @@ from enum import Enum, auto
 
 from everview.errors import PlanError
 from everview.expr.nodes import ColumnRef, Literal
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan import worlds as monotone
 from everview.why import linear
@@ -259,4 +260,4 @@ class Writer:
         )
 
     def _refuse(self, why: str) -> PlanError:
-        return monotone.refuse(f"view {self.names.view._name!r}", why)
+        return monotone.refuse(f"view {relation_of(self.names.view).label!r}", why)

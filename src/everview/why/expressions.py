@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.dataflow.provenance import Nodes
 from everview.errors import InputError, InternalError
+from everview.language.relation import relation_of
 from everview.plan.provenance import COLUMN, TOO_LARGE, Labelled, kept_in, table_of
 from everview.session.reads.snapshot import read_codes
 from everview.why.bdd import FALSE, TRUE, Diagrams
@@ -217,14 +218,16 @@ def provenance(view: View, row: Any) -> Expression:
     """See `View.provenance`."""
     _check(view)
     given = row if isinstance(row, tuple) else (row,)
-    width = len(view._columns) - 1
+    width = len(relation_of(view).columns) - 1
     if len(given) not in (width, width + 1):
-        what = f"view {view._name!r} has {width} columns before its provenance: {row!r}"
+        what = f"view {relation_of(view).label!r} has {width} columns before its provenance: {row!r}"
         raise InputError("E_WIDTH", what, "give a row, with or without its provenance")
-    own = view._codec.encode_row((*given[:width], 0))[:width]
+    own = relation_of(view).codec.encode_row((*given[:width], 0))[:width]
     found = [code for each, code in _rows_of(view, own) if each == own]
     if not found:
-        raise InputError("E_ABSENT", f"view {view._name!r} has no row {row!r}", "view.why_not(row) says why")
+        raise InputError(
+            "E_ABSENT", f"view {relation_of(view).label!r} has no row {row!r}", "view.why_not(row) says why"
+        )
     return Reader(view).expression(found[0])
 
 
@@ -237,18 +240,18 @@ def provenances(view: View) -> Iterator[tuple[tuple[Any, ...], Expression]]:
 
 
 def _check(view: View) -> None:
-    if not kept_in(view._node) or view._columns[-1].name != COLUMN:
+    if not kept_in(relation_of(view).node) or relation_of(view).columns[-1].name != COLUMN:
         raise InputError(
             "E_PROVENANCE",
-            f"view {view._name!r} keeps no provenance",
+            f"view {relation_of(view).label!r} keeps no provenance",
             'make it with db.view(name, collection, provenance="lazy"), or ask view.why(row)',
         )
 
 
 def _rows_of(view: View, row: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int]]:
     """Rows of a view, that one among them, as codes."""
-    start = tuple(row[c] for c in takewhile(lambda c: c < len(row), view._arrangement.order))
-    columns, counts = read_codes(view._core.runtime, view._arrangement, start, view._core.time)
+    start = tuple(row[c] for c in takewhile(lambda c: c < len(row), relation_of(view).arrangement.order))
+    columns, counts = read_codes(view._core.runtime, relation_of(view).arrangement, start, view._core.time)
     for *own, code in columns.T[counts > 0].tolist():
         yield tuple(own), code
 
@@ -263,7 +266,7 @@ class Reader:
         if table is None:
             raise InternalError("E_INTERNAL", "there is no table of nodes")
         self._table: Nodes = table
-        wanted = {(table_of(n), n.edges) for n in view._node.walk() if isinstance(n, Labelled)}
+        wanted = {(table_of(n), n.edges) for n in relation_of(view).node.walk() if isinstance(n, Labelled)}
         self._labels = [
             (table_of(node), arrangements[0])
             for (node, _), arrangements in runtime.builder.arrangements.items()
@@ -335,5 +338,5 @@ class Reader:
             for *own, _ in columns.T[counts > 0].tolist():
                 table = self._core.catalog.table_of(node)
                 if table is not None:
-                    return BaseRow(table._label, table._codec.decode_row(tuple(own)))
+                    return BaseRow(relation_of(table).label, relation_of(table).codec.decode_row(tuple(own)))
         raise InternalError("E_INTERNAL", f"no row has the label {label}")

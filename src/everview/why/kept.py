@@ -26,6 +26,7 @@ from everview.kernels.frontier import finding as finding_k
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.trace import read as read_k
 from everview.kernels.trace.trace import NO_SINCE
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.plan.frontier import Frontier
@@ -73,7 +74,7 @@ class Kept:
         if not loops:
             return {}
         builder = core.runtime.builder
-        needed = set(upstream(core.runtime.dataflow, view._arrangement.operator))
+        needed = set(upstream(core.runtime.dataflow, relation_of(view).arrangement.operator))
         found: dict[Signature, list[History | None]] = {}
         for (node, inside), arrangements in builder.arrangements.items():
             if isinstance(node, Frontier) and not inside:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import RowErrors
+from everview.language.relation import relation_of
 from everview.plan.nodes import TopK
 from everview.plan.provenance import COLUMN, Disjunction
 from everview.why.bdd import FALSE, TRUE, Diagrams, Exhausted
@@ -30,7 +31,7 @@ def differences(view: View, other: View) -> Iterator[tuple[Row, int, int]]:
     """Rows of a view that keeps provenance, how often they are there, and how often another session has them; one
     whose expression means something else is there once instead of not at all.
     """
-    if view._columns[-1].name != COLUMN:
+    if relation_of(view).columns[-1].name != COLUMN:
         return  # a view over such a view: what it makes of codes has no meaning of its own
     try:
         found, expected = dict(provenances(view)), dict(provenances(other))
@@ -44,7 +45,7 @@ def differences(view: View, other: View) -> Iterator[tuple[Row, int, int]]:
 
 
 def _agree(view: View, one: Expression, other: Expression) -> bool:
-    kinds = {type(node) for node in view._node.walk()}
+    kinds = {type(node) for node in relation_of(view).node.walk()}
     if Disjunction not in kinds:
         return True
     meet = meeting(one, other)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
 from everview.language.collection import known_names
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.check import free_depths
 from everview.plan.rewrites import rewritten_plan
@@ -55,7 +56,7 @@ class Names:
         self.view = view
         self.node = node
         self.own = _of_view(view)
-        if node is not view._node:
+        if node is not relation_of(view).node:
             self.own = replace(self.own, columns=self.own.columns[: len(node.types)])
         self._views: dict[plan.Node, Named | None] = {}
         for name, rules in rules_of(core).items():
@@ -84,11 +85,11 @@ class Names:
         """A table; one that follows the clock for views is called by the name of the one it follows."""
         if node not in self._tables:
             table = self.core.catalog.table_of(node)
-            origin, how = table._origin or table, ""
-            if table._origin is not None:
-                how = f"in {table._label.removeprefix(RESERVED_PREFIX)}"
-            columns = tuple(c.name for c in origin._columns)
-            self._tables[node] = Named(origin._label, columns, "table", how, len(columns))
+            origin, how = relation_of(table).origin or table, ""
+            if relation_of(table).origin is not None:
+                how = f"in {relation_of(table).label.removeprefix(RESERVED_PREFIX)}"
+            columns = tuple(c.name for c in relation_of(origin).columns)
+            self._tables[node] = Named(relation_of(origin).label, columns, "table", how, len(columns))
         return self._tables[node]
 
     def recursion(self, node: plan.LoopResult) -> Named:
@@ -103,7 +104,7 @@ class Names:
     def text(self, node: plan.Node) -> str:
         """What a step does."""
         if self._texts is None:
-            self._texts = texts(self.node, *known_names(self.view._source))
+            self._texts = texts(self.node, *known_names(relation_of(self.view).source))
         return self._texts.get(node, type(node).__name__)
 
     def rule(self, node: plan.Node) -> str:
@@ -131,8 +132,12 @@ def _made_by(strata: Strata) -> Iterator[Mapping[plan.Node, str]]:
 
 def _of_view(view: View) -> Named:
     """A view's name; that of a query is its own."""
-    name = view._name.strip("()") if view._name.startswith(TRANSIENT) else view._name
-    return Named(name, tuple(c.name for c in view._columns))
+    name = (
+        relation_of(view).label.strip("()")
+        if relation_of(view).label.startswith(TRANSIENT)
+        else relation_of(view).label
+    )
+    return Named(name, tuple(c.name for c in relation_of(view).columns))
 
 
 SILENT = (plan.Project, plan.Filter, plan.Threshold, plan.Negate, plan.Union, plan.Variable)

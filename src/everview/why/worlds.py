@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, InternalError, did_you_mean
+from everview.language.relation import relation_of
 from everview.plan import worlds as monotone
 from everview.session.changes.turns import reads
 from everview.session.clock.temporal import RESERVED_PREFIX
@@ -78,11 +79,13 @@ class _Gone:
             there = table._now().counts().items()
             found = [row for row, n in there for _ in range(n) if some is ... or some(row)]
         else:
-            codes = table._codec.encode_rows([r if isinstance(r, tuple | list | dict) else (r,) for r in some])
+            codes = relation_of(table).codec.encode_rows(
+                [r if isinstance(r, tuple | list | dict) else (r,) for r in some]
+            )
             rows = dict.fromkeys(tuple(code) for code in codes.T.tolist())
-            decode, count = table._codec.decode_row, question.contents.count
-            found = [decode(code) for code in rows for _ in range(count(table._node, OUTSIDE, code))]
-        self.rows[table._label] = found
+            decode, count = relation_of(table).codec.decode_row, question.contents.count
+            found = [decode(code) for code in rows for _ in range(count(relation_of(table).node, OUTSIDE, code))]
+        self.rows[relation_of(table).label] = found
 
 
 def _by_table(core: Core, without: Any) -> dict[str, Any]:
@@ -157,19 +160,20 @@ class _Chances:
         return 1.0 if known is None else known(row)
 
     def _function(self, question: Question, table: Table, of: Any) -> Callable[[Row], float]:
-        name = table._label
+        name = relation_of(table).label
         if isinstance(of, Mapping):
             rows = {
-                table._codec.encode_row(r if isinstance(r, tuple) else (r,)): _chance(name, p) for r, p in of.items()
+                relation_of(table).codec.encode_row(r if isinstance(r, tuple) else (r,)): _chance(name, p)
+                for r, p in of.items()
             }
             for code in rows:
-                if question.contents.count(table._node, OUTSIDE, code) <= 0:
-                    row = table._codec.decode_row(code)
+                if question.contents.count(relation_of(table).node, OUTSIDE, code) <= 0:
+                    row = relation_of(table).codec.decode_row(code)
                     what = f"probability: {row!r} is not in table {name!r}"
                     raise InputError("E_ABSENT", what, "give probabilities of rows that are there")
             return lambda row: rows.get(row, 1.0)
         if callable(of):
-            decode = table._codec.decode_row
+            decode = relation_of(table).codec.decode_row
             return lambda row: _chance(name, of(decode(row)))
         same = _chance(name, of)
         return lambda row: same

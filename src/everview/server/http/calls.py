@@ -21,6 +21,7 @@ from everview.errors import InputError
 from everview.expr.resolve import Column
 from everview.io.durations import seconds
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.server.asking import Answer, answer_of, ask, only_reads
 from everview.server.http.answers import Door
 from everview.server.http.relations import Once, looking, table_of
@@ -152,7 +153,7 @@ def sent(names: list[str], types: list[DataType], rows: Callable[[], list[Any]],
 
 
 def _contents(found: Any, of: Any) -> Sent:
-    return sent(list(of._codec.names), list(of._codec.types), found.rows, found.to_arrow)
+    return sent(list(relation_of(of).codec.names), list(relation_of(of).codec.types), found.rows, found.to_arrow)
 
 
 # what there is
@@ -175,9 +176,9 @@ def relation(db: Session, given: Given) -> Sent:
     """What a table or view is."""
     found = table_of(db, given["name"])
     found._alive()
-    columns = [[c.name, plans.written_type(c.type)] for c in found._columns]
-    key = list(found._key) if isinstance(found, Table) else []
-    return {"name": found._label, "kind": found._kind, "columns": columns, "key": key}, []
+    columns = [[c.name, plans.written_type(c.type)] for c in relation_of(found).columns]
+    key = list(relation_of(found).key) if isinstance(found, Table) else []
+    return {"name": relation_of(found).label, "kind": relation_of(found).kind, "columns": columns, "key": key}, []
 
 
 def table(db: Session, given: Given) -> Sent:
@@ -191,7 +192,7 @@ def table(db: Session, given: Given) -> Sent:
     else:
         schema = {name: plans.type_of(kind) for name, kind in given["columns"]}
     made = db.table(given["name"], schema, given.get("key"), ttl=life)
-    return relation(db, Given({"name": made._label}, []))
+    return relation(db, Given({"name": relation_of(made).label}, []))
 
 
 def view(db: Session, given: Given) -> Sent:
@@ -203,7 +204,7 @@ def view(db: Session, given: Given) -> Sent:
     parents = [db[n] for n in given["names"].values() if n in known]
     collection = Collection(node, columns, core, parents=parents)
     if (who := core.access.acting()) is not None:
-        collection._bound = {**who.attributes, "current_user": who.name}
+        relation_of(collection).bound = {**who.attributes, "current_user": who.name}
     made = db.view(
         given["name"],
         collection,
@@ -211,7 +212,7 @@ def view(db: Session, given: Given) -> Sent:
         history=given.get("history"),
         plan=given.get("how"),
     )
-    return relation(db, Given({"name": made._name}, []))
+    return relation(db, Given({"name": relation_of(made).label}, []))
 
 
 def drop(db: Session, given: Given) -> Sent:
@@ -332,7 +333,7 @@ def _shown(db: Session, name: str, told: Any) -> list[Any]:
     found = seen.seen(db, name)
     if not isinstance(found, Share):
         return list(seen.whole(db, name, "this") and told)
-    kept = found._mask(found._of._codec.encode([row for row, _ in told])) if told else ()
+    kept = found._mask(relation_of(found._of).codec.encode([row for row, _ in told])) if told else ()
     return [told[i] for i in kept]
 
 
@@ -393,7 +394,7 @@ def explain(db: Session, given: Given) -> Sent:
     """How a view is kept."""
     found = seen.whole(db, given["name"], "its plan")
     alone = core_of(db).access.acting() is not None and isinstance(found, View)
-    return {"text": str(found._source.explain() if alone else found.explain())}, []
+    return {"text": str(relation_of(found).source.explain() if alone else found.explain())}, []
 
 
 def text(db: Session, given: Given) -> Sent:

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everview.errors import EverviewError, InputError
+from everview.language.relation import relation_of
 from everview.server.http.answers import Door, number_in, rows_answer, shown, wants_arrow
 from everview.server.http.shown import columns_shown, reader, rows_shown
 from everview.session.core import core_of
@@ -61,10 +62,14 @@ def table_of(db: Session, name: str) -> Followed:
 
 def described(found: Followed) -> dict[str, Any]:
     """A table or view as JSON."""
-    names, types = found._codec.names, found._codec.types
-    said: dict[str, Any] = {"name": found._label, "kind": found._kind, "columns": columns_shown(names, types)}
+    names, types = relation_of(found).codec.names, relation_of(found).codec.types
+    said: dict[str, Any] = {
+        "name": relation_of(found).label,
+        "kind": relation_of(found).kind,
+        "columns": columns_shown(names, types),
+    }
     if isinstance(found, Table):
-        said["key"] = [names[i] for i in found._key]
+        said["key"] = [names[i] for i in relation_of(found).key]
     return said
 
 
@@ -104,7 +109,7 @@ async def rows(door: Door, request: Request) -> Response:
         contents = found._now() if at is None else contents_at(found, at)
         core_of(db).access.check_rows(len(contents))
         given = contents.to_arrow() if arrow else contents.rows()
-        return contents.time, list(found._codec.names), list(found._codec.types), given
+        return contents.time, list(relation_of(found).codec.names), list(relation_of(found).codec.types), given
 
     return rows_answer(request, *await door.run(request, looking(work), looks=at is None))
 
@@ -123,10 +128,10 @@ async def changes(door: Door, request: Request) -> Response:
         found = relation(db, name)
         told = found.changes(since or 0)
         core_of(db).access.check_rows(len(told))
-        shown_rows = rows_shown(found._codec.types, [row for row, _, _ in told])
+        shown_rows = rows_shown(relation_of(found).codec.types, [row for row, _, _ in told])
         return {
             "time": db.time,
-            "columns": columns_shown(found._codec.names, found._codec.types),
+            "columns": columns_shown(relation_of(found).codec.names, relation_of(found).codec.types),
             "changes": [[row, time, diff] for row, (_, time, diff) in zip(shown_rows, told, strict=True)],
         }
 
@@ -168,7 +173,7 @@ def rows_in(table: Table, kind: str, body: bytes) -> Any:
     """The rows of a body, as what a table takes."""
     if kind.startswith(ARROW):
         return arrow_table(body)
-    names, types = table._codec.names, table._codec.types
+    names, types = relation_of(table).codec.names, relation_of(table).codec.types
     reads = {n: reader(t, n) for n, t in zip(names, types, strict=True)}
     try:
         text = body.decode()

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from everview.codes.codec import Codec
 from everview.errors import InputError, StoppedError, did_you_mean
+from everview.language.relation import relation_of
 from everview.server.pg import messages, subscribing
 from everview.server.pg.answers import PIECE, Answer
 from everview.server.pg.client import Client, Prepared
@@ -211,12 +212,14 @@ def _table(sql: Statements, wanted: _Copy) -> Table:
 
 
 def _positions(table: Table, columns: Sequence[str]) -> list[int]:
-    have = [c.name for c in table._columns]
+    have = [c.name for c in relation_of(table).columns]
     found = []
     for column in columns or have:
         exact = spelled(column, have)
         if exact not in have:
-            raise InputError("E_COLUMN", f"{table._label} has no column {column}", did_you_mean(column, have))
+            raise InputError(
+                "E_COLUMN", f"{relation_of(table).label} has no column {column}", did_you_mean(column, have)
+            )
         if have.index(exact) in found:
             raise InputError("E_DUPLICATE", f"the column {exact} is named twice", "name it once")
         found.append(have.index(exact))
@@ -226,22 +229,24 @@ def _positions(table: Table, columns: Sequence[str]) -> list[int]:
 def _types(sql: Statements, wanted: _Copy) -> list[DataType]:
     table = _table(sql, wanted)
     at = _positions(table, wanted.columns)
-    for i, column in enumerate(table._columns):
+    for i, column in enumerate(relation_of(table).columns):
         if i not in at and not column.type.nullable and column.name not in sql.core.defaults.of(table):
-            raise InputError("E_NULL", f"{table._label}.{column.name} cannot be NULL and is not listed", "list it")
-    return [table._columns[i].type for i in at]
+            raise InputError(
+                "E_NULL", f"{relation_of(table).label}.{column.name} cannot be NULL and is not listed", "list it"
+            )
+    return [relation_of(table).columns[i].type for i in at]
 
 
 def _loaded(sql: Statements, wanted: _Copy, found: Sequence[Any]) -> int:
     """Insert what was read; in the connection's transaction, or one of its own."""
     table = _table(sql, wanted)
     at = _positions(table, wanted.columns)
-    completed = len(at) < len(table._columns) and bool(sql.core.defaults.of(table))
+    completed = len(at) < len(relation_of(table).columns) and bool(sql.core.defaults.of(table))
     parts = [(_completed if completed else _codes)(sql, table, at, rows) for rows in found if len(rows)]
     if not parts:
         return 0
     codes = parts[0] if len(parts) == 1 else np.ascontiguousarray(np.concatenate(parts, axis=1))
-    if table._key:
+    if relation_of(table).key:
         sql.core.by_key.insert(table, codes)
     else:
         sql.core.transactions.stage(table, codes, 1)
@@ -251,21 +256,25 @@ def _loaded(sql: Statements, wanted: _Copy, found: Sequence[Any]) -> int:
 def _completed(sql: Statements, table: Table, at: Sequence[int], rows: Any) -> np.ndarray:
     """Rows with the defaults of columns that are not listed."""
     if isinstance(rows, pa.Table):
-        codec = Codec([table._columns[i].type for i in at], [table._columns[i].name for i in at], sql.core.interner)
+        codec = Codec(
+            [relation_of(table).columns[i].type for i in at],
+            [relation_of(table).columns[i].name for i in at],
+            sql.core.interner,
+        )
         rows = codec.decode_rows(codec.encode(rows.rename_columns(list(codec.names))))
-    return table._codec.encode(missing.completed(sql, table, at, rows))
+    return relation_of(table).codec.encode(missing.completed(sql, table, at, rows))
 
 
 def _codes(sql: Statements, table: Table, at: Sequence[int], rows: Any) -> np.ndarray:
-    names = [c.name for c in table._columns]
+    names = [c.name for c in relation_of(table).columns]
     if isinstance(rows, pa.Table):
         columns = {i: rows.column(k) for k, i in enumerate(at)}
         filled = [columns.get(i, pa.nulls(rows.num_rows)) for i in range(len(names))]
-        return table._codec.encode(pa.table(filled, names=names))
+        return relation_of(table).codec.encode(pa.table(filled, names=names))
     if list(at) != list(range(len(names))):
         places = {i: k for k, i in enumerate(at)}
         rows = [tuple(row[places[i]] if i in places else None for i in range(len(names))) for row in rows]
-    return table._codec.encode(rows)
+    return relation_of(table).codec.encode(rows)
 
 
 # out

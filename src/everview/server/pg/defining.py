@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from everview.language.relation import relation_of
 from everview.runtime.base import ChangeSet
 from everview.server.pg.lexing import words
 from everview.server.pg.states import PgError
@@ -123,7 +124,7 @@ class Definitions:
                     self._place(core, changes)
                     answer = function()
                     self._number(core, known)
-                    self._tables = [(table._label, _columns(table)) for table, _, _ in changes]
+                    self._tables = [(relation_of(table).label, _columns(table)) for table, _, _ in changes]
                     raise TakenBack(answer)
             except TakenBack as done:
                 return done.answer
@@ -138,8 +139,8 @@ class Definitions:
 
         def work() -> T:
             core = sql.core
-            staged = {table._label: table for table, _, _ in changes}
-            before = {name: table._codec for name, table in staged.items()}
+            staged = {relation_of(table).label: table for table, _, _ in changes}
+            before = {name: relation_of(table).codec for name, table in staged.items()}
             followers = len(core.clock.followers)
             answer = do()
             if len(core.clock.followers) != followers:
@@ -150,7 +151,7 @@ class Definitions:
                     "COMMIT first",
                 )
             for name, table in staged.items():
-                if table._dropped or table._codec is not before[name]:
+                if relation_of(table).dropped or relation_of(table).codec is not before[name]:
                     what = f"table {name!r} has rows of this transaction that are not committed"
                     raise PgError("E_TRANSACTION", "55006", what, "alter or drop it before, or COMMIT first")
             return answer
@@ -198,7 +199,7 @@ class Definitions:
 
 
 def _columns(table: Table) -> object:
-    return table._codec.names, table._codec.types
+    return relation_of(table).codec.names, relation_of(table).codec.types
 
 
 def conflict(what: str) -> PgError:

@@ -22,6 +22,7 @@ from everview.codes.codec import Codec
 from everview.codes.values import encoder
 from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core, core_of
@@ -85,11 +86,13 @@ class Quick:
         core, of = self.core, self.of
         if core.closed or (core.access.version, who) != self.allowed:
             return False
-        if of._dropped or of._codec is not self.codec:
+        if relation_of(of).dropped or relation_of(of).codec is not self.codec:
             return False
-        if isinstance(of, View) and of._fallible:
+        if isinstance(of, View) and relation_of(of).fallible:
             return False
-        return of._arrangement is self.arrangement or any(i.arrangement is self.arrangement for i in of._more)
+        return relation_of(of).arrangement is self.arrangement or any(
+            i.arrangement is self.arrangement for i in relation_of(of).more
+        )
 
     def _read(self, values: Sequence[Any]) -> np.ndarray:
         start = self._start(values)
@@ -160,21 +163,30 @@ def _recognised(core: Core, query: Query, marked: Marked) -> Quick | None:
     given = _parameters(node, marked)
     if of is None or given is None:
         return None
-    for arrangement in (of._arrangement, *(i.arrangement for i in of._more)):
+    for arrangement in (relation_of(of).arrangement, *(i.arrangement for i in relation_of(of).more)):
         first = arrangement.order[: len(given)]
         if set(first) == set(given):
-            types = of._codec.types
+            types = relation_of(of).codec.types
             encoders = tuple((given[c], encoder(types[c], core.interner)) for c in first)
             result = Codec(tuple(types[c] for c in outputs), tuple(query.names), core.interner)
             return Quick(
-                core, of, of._codec, arrangement, encoders, tuple(outputs), result, (core.access.version, WHO.get())
+                core,
+                of,
+                relation_of(of).codec,
+                arrangement,
+                encoders,
+                tuple(outputs),
+                result,
+                (core.access.version, WHO.get()),
             )
     return None
 
 
 def _contents(core: Core) -> dict[plan.Node, Followed]:
-    found: dict[plan.Node, Followed] = {v._node: v for v in core.catalog.views.values() if not v._fallible}
-    found.update({t._node: t for t in core.catalog.tables.values()})
+    found: dict[plan.Node, Followed] = {
+        relation_of(v).node: v for v in core.catalog.views.values() if not relation_of(v).fallible
+    }
+    found.update({relation_of(t).node: t for t in core.catalog.tables.values()})
     return found
 
 

@@ -34,6 +34,7 @@ import numpy as np
 
 from everview.codes.digits import whole_number
 from everview.errors import EverviewError, InputError, StoppedError, did_you_mean
+from everview.language.relation import relation_of
 from everview.server.pg import messages
 from everview.server.pg.answers import Answer, Column, RowWriter
 from everview.server.pg.commands import Command, Reader
@@ -242,7 +243,7 @@ class Live(Answer):
             if wanted.snapshot or wanted.key:
                 snapshot = view._now() if since == now else view.as_of(since)
                 core_of(session).access.check_rows(len(snapshot) if wanted.snapshot else 0)
-                self._first = Batch(since, view._codec, *snapshot._contents())
+                self._first = Batch(since, relation_of(view).codec, *snapshot._contents())
             later = [] if since == now else _batches(view, since)
             self.told = since
             subscription.listen(self.feed.put)
@@ -252,7 +253,7 @@ class Live(Answer):
             subscription.close()
             raise
         self._subscription = subscription
-        self.reads = getattr(view, "reads", ()) or (view._label,)
+        self.reads = getattr(view, "reads", ()) or (relation_of(view).label,)
         self.stamp = stamp_of(session, self.who, self.reads)
         if self.who is not None:
             self.client.engine.watched[id(self)] = self
@@ -457,7 +458,7 @@ def _batches(view: Any, since: int) -> list[Batch]:
     """What changed after a time, one batch for each."""
     columns, times, diffs = view._changes(since)
     return [
-        Batch(int(t), view._codec, np.ascontiguousarray(columns[:, times == t]), diffs[times == t])
+        Batch(int(t), relation_of(view).codec, np.ascontiguousarray(columns[:, times == t]), diffs[times == t])
         for t in np.unique(times)
     ]
 
@@ -479,7 +480,7 @@ def _shape(sql: Statements, wanted: Wanted) -> tuple[list[str], list[Any]]:
         raise InputError("E_TABLE", f"there is no view or table {plain}", did_you_mean(plain, there))
     sql.core.access.may_read(name)
     found = sql.session[name]
-    return list(found.schema()), [c.type for c in found._columns]
+    return list(found.schema()), [c.type for c in relation_of(found).columns]
 
 
 def _arranged(wanted: Wanted, names: list[str], types: list[Any]) -> tuple[list[Column], list[int]]:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from everview.errors import EverviewError
+from everview.language.relation import relation_of
 from everview.runtime.base import ChangeSet
 from everview.server.pg import defining
 from everview.server.pg.defining import Definitions, conflict
@@ -144,8 +145,8 @@ class Work:
 
     def _check_tables(self, core: Core, codecs: Mapping[int, tuple[Table, object]]) -> None:
         for table, codec in codecs.values():
-            if table._dropped or table._codec is not codec:
-                raise conflict(f"table {table._label!r} was altered or dropped meanwhile")
+            if relation_of(table).dropped or relation_of(table).codec is not codec:
+                raise conflict(f"table {relation_of(table).label!r} was altered or dropped meanwhile")
 
     def _statements(self, session: Session) -> Statements:
         if self._sql is None:
@@ -183,7 +184,7 @@ class Work:
             if transaction is not None:
                 sql.transaction = None
                 for table, _, _ in self.changes or ():
-                    self._codecs.setdefault(id(table), (table, table._codec))
+                    self._codecs.setdefault(id(table), (table, relation_of(table).codec))
                 transaction.leave()
 
     def _attached(self, core: Core, sql: Statements) -> Transaction:
@@ -310,12 +311,12 @@ def _check_keys(core: Core, changes: ChangeSet) -> None:
     """Refuse a transaction that would add a key that somebody else has added meanwhile."""
     nets: dict[int, tuple[Table, Counter[tuple[int, ...]]]] = {}
     for table, rows, diff in changes:
-        if table._key:
+        if relation_of(table).key:
             _, net = nets.setdefault(id(table), (table, Counter()))
             for row in rows.T.tolist() if isinstance(rows, np.ndarray) else rows:
                 net[tuple(row)] += diff
     for table, net in nets.values():
-        keys = {tuple(row[k] for k in table._key) for row, n in net.items() if n > 0}
+        keys = {tuple(row[k] for k in relation_of(table).key) for row, n in net.items() if n > 0}
         if not keys:
             continue
         there = core.transactions.current(table, np.array(sorted(keys), dtype=np.int64).T)
@@ -324,7 +325,7 @@ def _check_keys(core: Core, changes: ChangeSet) -> None:
             total[tuple(row)] += 1
         count: Counter[tuple[int, ...]] = Counter()
         for row, n in total.items():
-            count[tuple(row[k] for k in table._key)] += n
+            count[tuple(row[k] for k in relation_of(table).key)] += n
         for key in keys:
             if count[key] > 1:
-                raise conflict(f"table {table._label!r} has got another row with the same key")
+                raise conflict(f"table {relation_of(table).label!r} has got another row with the same key")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everview.kernels.trace.keyed import TOO_MANY, under_key
+from everview.language.relation import relation_of
 from everview.runtime.base import ChangeSet, columns_of, in_table_order, packer
 from everview.session.changes.current_rows import last_of_each, records
 from everview.session.changes.keys import key_missing, key_present, key_twice
@@ -44,8 +45,8 @@ class ByKey:
         transactions.check_writable(table)
         with Transaction(self._core):
             table._alive()
-            new = np.ascontiguousarray(codes[:, last_of_each(codes[list(table._key)])])
-            old = transactions.current(table, new[list(table._key)])
+            new = np.ascontiguousarray(codes[:, last_of_each(codes[list(relation_of(table).key)])])
+            old = transactions.current(table, new[list(relation_of(table).key)])
             if old.size:
                 with doing("UPDATE"):
                     transactions.stage(table, old, -1)
@@ -54,7 +55,7 @@ class ByKey:
     @writes
     def few_upserts(self, table: Table, rows: list[Row]) -> None:
         """The same for a few rows."""
-        last = {tuple([row[c] for c in table._key]): row for row in rows}
+        last = {tuple([row[c] for c in relation_of(table).key]): row for row in rows}
         old = self._stored(table, last)
         if old is None or WHO.get() is not None:
             self.upsert(table, _columns(table, rows))
@@ -70,10 +71,10 @@ class ByKey:
         transactions.check_writable(table)
         with Transaction(self._core):
             table._alive()
-            keys = codes[list(table._key)]
+            keys = codes[list(relation_of(table).key)]
             there = transactions.current(table, keys)
             if there.size:
-                raise key_present(table, there[list(table._key), 0])
+                raise key_present(table, there[list(relation_of(table).key), 0])
             if len(last_of_each(keys)) < keys.shape[1]:
                 raise key_twice(table, keys)
             transactions.stage(table, codes, 1)
@@ -81,7 +82,7 @@ class ByKey:
     @writes
     def few_inserts(self, table: Table, rows: list[Row]) -> None:
         """The same for a few rows."""
-        keys = {tuple([row[c] for c in table._key]) for row in rows}
+        keys = {tuple([row[c] for c in relation_of(table).key]) for row in rows}
         there = self._stored(table, keys)
         if there is None or there or len(keys) < len(rows):
             self.insert(table, _columns(table, rows))  # which says what is wrong with them
@@ -101,13 +102,15 @@ class ByKey:
             keys = np.ascontiguousarray(keys[:, last_of_each(keys)]) if keys.size else keys
             old = transactions.current(table, keys)
             if old.shape[1] < keys.shape[1]:
-                raise key_missing(table, keys[:, ~np.isin(records(keys), records(old[list(table._key)]))][:, 0])
+                raise key_missing(
+                    table, keys[:, ~np.isin(records(keys), records(old[list(relation_of(table).key)]))][:, 0]
+                )
             if old.size:
                 transactions.stage(table, old, -1)
 
     def _stored(self, table: Table, keys: Iterable[Row]) -> list[Row] | None:
         """The rows under keys, each as often as it is there; None where the index alone does not tell."""
-        core, arrangement = self._core, table._arrangement
+        core, arrangement = self._core, relation_of(table).arrangement
         if core.closed:
             core.alive()  # its memory is gone
         core.transactions.check_writable(table)
@@ -116,7 +119,7 @@ class ByKey:
         core.runtime.sync(arrangement.operator)
         width, time = arrangement.cols, core.runtime.dataflow.time
         out = np.empty(ROOM * (width + 1), dtype=np.int64)
-        pack = packer(len(table._key))
+        pack = packer(len(relation_of(table).key))
         found: list[Row] = []
         for key in keys:
             count = under_key(arrangement.trace.address, pack(*key), time, out)
@@ -130,4 +133,4 @@ class ByKey:
 
 
 def _columns(table: Table, rows: list[Row]) -> np.ndarray:
-    return columns_of(rows) if rows else np.empty((len(table._codec.types), 0), dtype=np.int64)
+    return columns_of(rows) if rows else np.empty((len(relation_of(table).codec.types), 0), dtype=np.int64)

@@ -28,6 +28,7 @@ from everview.codes.values import encode_value
 from everview.dataflow.operators import Arrangement
 from everview.errors import ConstraintError, InputError
 from everview.expr.evaluate import ERRORS
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.base import Change, ChangeSet, RemoteRows, columns_of
 from everview.session.changes import current_rows
@@ -55,11 +56,11 @@ class Constraints:
 
     def all(self) -> list[View]:
         """The hidden views that they are."""
-        return [v for v in self._core.catalog.views.values() if v._rule is not None]
+        return [v for v in self._core.catalog.views.values() if relation_of(v).rule is not None]
 
     def rules(self, table: str | None = None) -> list[Rule]:
         """What there is, of one table or of all."""
-        return [r for v in self.all() if (r := v._rule) is not None and table in (None, r.table)]
+        return [r for v in self.all() if (r := relation_of(v).rule) is not None and table in (None, r.table)]
 
     def referring(self, table: str) -> list[Rule]:
         """The foreign keys that refer to a table."""
@@ -71,7 +72,7 @@ class Constraints:
 
     def view_of(self, rule: Rule) -> View:
         """The hidden view of a constraint."""
-        return next(v for v in self.all() if v._rule == rule)
+        return next(v for v in self.all() if relation_of(v).rule == rule)
 
     def noticed(self) -> None:
         """Constraints came or went."""
@@ -89,7 +90,7 @@ class Constraints:
         """Say which constraint a row breaks: one that is there, or one that is being made."""
         view = self._core.catalog.views.get(error.guard)
         if view is not None and rule is None:
-            rule, types = view._rule, view._node.types
+            rule, types = relation_of(view).rule, relation_of(view).node.types
         if rule is not None and not error.constraint:
             self._say(error, rule, types, [*changes])
         return error
@@ -111,14 +112,18 @@ class Constraints:
 
     def _parent_went(self, rule: Rule, key: tuple[int, ...], changes: list[Change]) -> bool:
         """Whether it is the row referred to that went, rather than the one that refers to it that came."""
-        came = [(rows, places(t, rule.columns)) for t, rows, diff in changes if t._label == rule.table and diff > 0]
+        came = [
+            (rows, places(t, rule.columns))
+            for t, rows, diff in changes
+            if relation_of(t).label == rule.table and diff > 0
+        ]
         return not any(key in _keys(rows, at) for rows, at in came)
 
     # look-ups
 
     def index(self, table: Table, columns: Sequence[int]) -> Arrangement | None:
         """An index of a table that begins with these columns, in this order."""
-        for found in (table._arrangement, *(i.arrangement for i in table._more)):
+        for found in (relation_of(table).arrangement, *(i.arrangement for i in relation_of(table).more)):
             if found.order[: len(columns)] == tuple(columns):
                 return found
         return None
@@ -127,7 +132,9 @@ class Constraints:
         """Rows of a table under keys, with what is not run yet."""
         arrangement = self.index(table, columns)
         if arrangement is None:
-            raise InputError("E_IN_USE", f"table {table._label!r} has lost an index that a constraint needs", "")
+            raise InputError(
+                "E_IN_USE", f"table {relation_of(table).label!r} has lost an index that a constraint needs", ""
+            )
         runtime = self._core.runtime
         runtime.sync(arrangement.operator)
         mine = [(columns_of(rows), diff) for t, rows, diff in pending if t is table and len(rows)]
@@ -143,7 +150,9 @@ class Constraints:
         done, rounds = start, 0
         while done < len(changes):
             batch, done = changes[done:], len(changes)
-            for parent in {t._label: t for t, rows, diff in batch if diff < 0 and not isinstance(rows, RemoteRows)}:
+            for parent in {
+                relation_of(t).label: t for t, rows, diff in batch if diff < 0 and not isinstance(rows, RemoteRows)
+            }:
                 for rule in self.referring(parent):
                     if rule.on_delete != NO_ACTION:
                         self._follow(rule, batch, changes)
@@ -187,7 +196,7 @@ class Constraints:
         for place, column in zip(at, rule.columns, strict=True):
             if rule.on_delete == SET_DEFAULT:
                 value = self._core.defaults.constant(child, column)
-                changed[place] = encode_value(child._columns[place].type, value, self._core.interner)
+                changed[place] = encode_value(relation_of(child).columns[place].type, value, self._core.interner)
             else:
                 changed[place] = NULL
         if rule.on_delete != SET_DEFAULT:
@@ -197,14 +206,14 @@ class Constraints:
     def refuse_nulls(self, rule: Rule, child: Table) -> None:
         """Refuse to let columns that refer be NULL where they must not be."""
         for place, column in zip(places(child, rule.columns), rule.columns, strict=True):
-            if not child._columns[place].type.nullable:
-                what = f"table {child._label!r}: {column} would be NULL, which it must not be"
+            if not relation_of(child).columns[place].type.nullable:
+                what = f"table {relation_of(child).label!r}: {column} would be NULL, which it must not be"
                 raise InputError("E_NULL", f"{what} (constraint {rule.name})", "delete the rows that refer to it first")
 
 
 def shown_columns(rule: Rule, table: Table) -> list[str]:
     """The columns that tell which row breaks a CHECK: those that it reads, and the key."""
-    key = [table._columns[k].name for k in table._key]
+    key = [relation_of(table).columns[k].name for k in relation_of(table).key]
     return [*rule.columns, *(k for k in key if k not in rule.columns)]
 
 
@@ -234,7 +243,7 @@ def violation(
     whole: Sequence[DataType] = (),
 ) -> ConstraintError:
     """The error for a key (or a `whole` row) that breaks a constraint."""
-    types = whole or [table._columns[c].type for c in places(table, rule.columns)]
+    types = whole or [relation_of(table).columns[c].type for c in places(table, rule.columns)]
     values = Codec(tuple(types), [f"c{i}" for i in range(len(types))], core.interner).decode_row(tuple(codes))
     what = f"table {rule.table!r}: {broken(rule, values, parent, shown_columns(rule, table))} (constraint {rule.name})"
     error = ConstraintError(CODES[rule.kind], what, "nothing was changed")
@@ -249,7 +258,7 @@ def guard(rule: Rule, name: str, child: plan.Node) -> plan.Guard:
 
 def places(table: Table, columns: Sequence[str]) -> tuple[int, ...]:
     """Where columns are in a table."""
-    names = [c.name for c in table._columns]
+    names = [c.name for c in relation_of(table).columns]
     return tuple(names.index(c) for c in columns)
 
 

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.errors import InputError, did_you_mean
+from everview.language.relation import relation_of
 from everview.session import doors
 
 if TYPE_CHECKING:
@@ -77,7 +78,11 @@ class Defaults:
     def of(self, table: Table) -> dict[str, Missing]:
         """What stands for missing values of a table's columns."""
         found = self._core.catalog.defaults
-        return {column: heard(text) for (name, column), text in found.items() if name == table._label} if found else {}
+        return (
+            {column: heard(text) for (name, column), text in found.items() if name == relation_of(table).label}
+            if found
+            else {}
+        )
 
     def filled(self, table: Table, rows: Any) -> Any:
         """Rows as dicts with what they lack, if columns say what that is."""

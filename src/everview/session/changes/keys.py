@@ -12,6 +12,7 @@ from everview.codes.arrays import encode_column
 from everview.codes.codec import ONE_BY_ONE_ROWS
 from everview.codes.values import decoder, encode_value
 from everview.errors import InputError
+from everview.language.relation import relation_of
 from everview.session.changes.current_rows import last_of_each
 
 if TYPE_CHECKING:
@@ -20,18 +21,20 @@ if TYPE_CHECKING:
 
 def key_codes(table: Table, keys: Any) -> np.ndarray:
     """Keys as columns of codes: a key of one column is its value, of several a tuple."""
-    if not table._key:
+    if not relation_of(table).key:
         raise InputError(
-            "E_NO_KEY", f"table {table._label!r} has no key", 'delete whole rows, or declare one: key="column"'
+            "E_NO_KEY",
+            f"table {relation_of(table).label!r} has no key",
+            'delete whole rows, or declare one: key="column"',
         )
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise InputError("E_TYPE", f"keys={keys!r}: a list of keys is needed", "put a single key into a list")
-    names = [table._codec.names[c] for c in table._key]
-    types = [table._codec.types[c] for c in table._key]
+    names = [relation_of(table).codec.names[c] for c in relation_of(table).key]
+    types = [relation_of(table).codec.types[c] for c in relation_of(table).key]
     keys = [*keys]
     if len(names) == 1 and len(keys) > ONE_BY_ONE_ROWS and not any(isinstance(key, tuple) for key in keys):
         with suppress(InputError):  # below it is said which one is wrong
-            return encode_column(keys, types[0], table._codec.interner).reshape(1, -1)
+            return encode_column(keys, types[0], relation_of(table).codec.interner).reshape(1, -1)
     found = []
     for key in keys:
         values = key if isinstance(key, tuple) and (len(names) > 1 or types[0].kind != "tuple") else (key,)
@@ -40,21 +43,21 @@ def key_codes(table: Table, keys: Any) -> np.ndarray:
                 "E_KEY", f"the key is ({', '.join(names)}), got {len(values)} value(s): {key!r}", "give a tuple of them"
             )
         pairs = zip(types, values, strict=True)
-        found.append([encode_value(declared, value, table._codec.interner) for declared, value in pairs])
+        found.append([encode_value(declared, value, relation_of(table).codec.interner) for declared, value in pairs])
     return np.array(found, dtype=np.int64).reshape(len(found), len(names)).T
 
 
 def shown_key(table: Table, codes: np.ndarray) -> str:
     """A key as people know it."""
-    interner = table._codec.interner
-    decoders = [decoder(table._codec.types[c], interner) for c in table._key]
+    interner = relation_of(table).codec.interner
+    decoders = [decoder(relation_of(table).codec.types[c], interner) for c in relation_of(table).key]
     return ", ".join(repr(decode(int(code))) for decode, code in zip(decoders, codes, strict=True))
 
 
 def key_present(table: Table, codes: np.ndarray) -> InputError:
     return InputError(
         "E_KEY",
-        f"table {table._label!r} already has a row with key {shown_key(table, codes)}",
+        f"table {relation_of(table).label!r} already has a row with key {shown_key(table, codes)}",
         "upsert(rows) replaces rows by key",
     )
 
@@ -65,7 +68,7 @@ def key_twice(table: Table, keys: np.ndarray) -> InputError:
     first = next(i for i in range(keys.shape[1]) if i not in kept)
     return InputError(
         "E_KEY",
-        f"table {table._label!r}: the key {shown_key(table, keys[:, first])} is given twice",
+        f"table {relation_of(table).label!r}: the key {shown_key(table, keys[:, first])} is given twice",
         "upsert(rows) takes the last row of each key",
     )
 
@@ -73,6 +76,6 @@ def key_twice(table: Table, keys: np.ndarray) -> InputError:
 def key_missing(table: Table, codes: np.ndarray) -> InputError:
     return InputError(
         "E_KEY",
-        f"table {table._label!r} has no row with the key {shown_key(table, codes)}",
+        f"table {relation_of(table).label!r} has no row with the key {shown_key(table, codes)}",
         "nothing was deleted; lookup(key) says whether a row is there",
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from everview.dataflow import shield
+from everview.language.relation import relation_of
 
 if TYPE_CHECKING:
     from everview.session.changes.batch import Batch
@@ -56,10 +57,13 @@ class Subscriber:
                 raise
             self.error = error
             LOG.exception(
-                "a subscriber of %s %r failed at time %d", self._followed._kind, self._followed._label, batch.time
+                "a subscriber of %s %r failed at time %d",
+                relation_of(self._followed).kind,
+                relation_of(self._followed).label,
+                batch.time,
             )
 
     def __call__(self) -> None:
         """Stop the calls; twice does no harm."""
         self._stopped = True
-        self._followed._subscribers = [s for s in self._followed._subscribers if s is not self]
+        relation_of(self._followed).subscribers = [s for s in relation_of(self._followed).subscribers if s is not self]

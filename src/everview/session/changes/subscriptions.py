@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from everview.dataflow import shield
 from everview.dataflow.lending import is_guest
 from everview.dataflow.operators import Trace
+from everview.language.relation import relation_of
 from everview.runtime.captures import Captured
 from everview.session.changes.subscriber import Subscriber
 from everview.session.changes.turns import reads
@@ -49,8 +50,8 @@ class Subscriptions:
 
     def _watch(self, what: Followed) -> None:
         what._alive()
-        self._core.runtime.sync(what._arrangement.operator)
-        self._core.runtime.captures.watch(what._arrangement)
+        self._core.runtime.sync(relation_of(what).arrangement.operator)
+        self._core.runtime.captures.watch(relation_of(what).arrangement)
         if what not in self._followed:
             self._followed.append(what)
 
@@ -73,14 +74,14 @@ class Subscriptions:
             return
         calls: list[Callable[[], Any]] = []
         for what in self._followed:
-            found = changes.get(what._arrangement.trace)
+            found = changes.get(relation_of(what).arrangement.trace)
             for batch in what._batches(found) if found is not None else ():
-                calls += [_call(subscriber, batch) for subscriber in what._subscribers]
+                calls += [_call(subscriber, batch) for subscriber in relation_of(what).subscribers]
         self.pending.extend(calls)
 
     def settle(self) -> None:
         """Forget what was dropped by a turn that was cut off."""
-        self._followed = [v for v in self._followed if not v._dropped]
+        self._followed = [v for v in self._followed if not relation_of(v).dropped]
 
     @shield.shielded
     def deliver(self) -> None:

@@ -21,6 +21,7 @@ from everview.dataflow.dataflow import ABSENT_HINT
 from everview.dataflow.operators import Operator
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import ClosedError, ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
+from everview.language.relation import relation_of
 from everview.runtime.base import (
     COMMITTED,
     AbsentRows,
@@ -105,7 +106,7 @@ class Transactions:
         if WHO.get() is not None:
             core.access.may_change(table, rows, diff)
         if staged is not None and not core.unsettled and self.staged_by == get_ident():
-            if table._dropped or core.runtime.backing.read_only:
+            if relation_of(table).dropped or core.runtime.backing.read_only:
                 self.check_writable(table)
             staged.append((table, rows, diff))
         elif core.lock._is_owned() or helpers:
@@ -123,7 +124,7 @@ class Transactions:
         self._stage(table, rows, diff)
 
     def _stage(self, table: Table, rows: Rows, diff: int) -> None:
-        if table._dropped or self._core.runtime.backing.read_only:
+        if relation_of(table).dropped or self._core.runtime.backing.read_only:
             self.check_writable(table)
         if self.staged is not None:
             self.staged.append((table, rows, diff))
@@ -132,11 +133,11 @@ class Transactions:
 
     def check_writable(self, table: Table) -> None:
         """Refuse to change a table that is gone, or follows another process's."""
-        if table._dropped:
+        if relation_of(table).dropped:
             table._alive()
         backing = self._core.runtime.backing
         if backing.read_only and self.supposed() is None:  # that something changes may be supposed there, too
-            backing.check_writable(f"table {table._label!r} cannot be changed")
+            backing.check_writable(f"table {relation_of(table).label!r} cannot be changed")
 
     def set_offset(self, name: str, value: str) -> None:
         """Keep a text under a name together with the transaction under way: both are committed or neither is. Outside
@@ -189,11 +190,11 @@ class Transactions:
 
     def current(self, table: Table, keys: np.ndarray | None) -> np.ndarray:
         """The same as columns."""
-        arrangement, runtime = table._arrangement, self._core.runtime
+        arrangement, runtime = relation_of(table).arrangement, self._core.runtime
         runtime.sync(arrangement.operator)
         pending = [c for changes in self.queued or [] for c in changes] + (self.staged or [])
         staged = [_counted(rows, diff) for other, rows, diff in pending if other is table and len(rows)]
-        return current(arrangement, runtime.dataflow.time, staged, table._key, keys)
+        return current(arrangement, runtime.dataflow.time, staged, relation_of(table).key, keys)
 
     # running
 
@@ -330,7 +331,11 @@ class Transactions:
         if error.operator is not None:
             operator = dataflow.numbered[error.operator]
             views = self._core.catalog.views.values()
-            names = [repr(v._name) for v in views if operator in dataflow.needed([v._arrangement.operator])]
+            names = [
+                repr(relation_of(v).label)
+                for v in views
+                if operator in dataflow.needed([relation_of(v).arrangement.operator])
+            ]
             if names:
                 error.message = f"view {', '.join(names)}: {error.message}"
 
@@ -340,18 +345,18 @@ class Transactions:
         if error.loop is not None:
             loop = dataflow.scopes()[error.loop]
             names = [
-                repr(v._name)
+                repr(relation_of(v).label)
                 for v in self._core.catalog.views.values()
-                if any(loop.contains(o.scope) for o in dataflow.needed([v._arrangement.operator]))
+                if any(loop.contains(o.scope) for o in dataflow.needed([relation_of(v).arrangement.operator]))
             ]
             error.message = f"view {', '.join(names)}: {error.message}"
 
     def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
         """Say which row was deleted without being there."""
         if isinstance(error, AbsentRows):
-            table = next(t for t in self._core.catalog.tables.values() if t._id == error.table)
-            row = in_table_order(next(iter(error.rows)), table._arrangement.order)
-            error.message = (no_such_key if table._key else not_there)(table, row).message
+            table = next(t for t in self._core.catalog.tables.values() if relation_of(t).id == error.table)
+            row = in_table_order(next(iter(error.rows)), relation_of(table).arrangement.order)
+            error.message = (no_such_key if relation_of(table).key else not_there)(table, row).message
             return error
         here = [c for c in changes if not isinstance(c[1], RemoteRows)]
         for table, rows, diff in here:
@@ -366,8 +371,8 @@ class Transactions:
     def how_often(self, table: Table, row: tuple[int, ...]) -> int:
         """How often a table holds a row, what is staged left aside."""
         runtime = self._core.runtime
-        runtime.sync(table._arrangement.operator)
-        return how_often(table._arrangement, runtime.dataflow.time, row)
+        runtime.sync(relation_of(table).arrangement.operator)
+        return how_often(relation_of(table).arrangement, runtime.dataflow.time, row)
 
     # batches
 
@@ -581,14 +586,16 @@ def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 def not_there(table: Table, row: tuple[int, ...]) -> InputError:
     """The error for deleting a row that a table does not have."""
-    shown = table._codec.decode_row(row)
-    return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}: there is no such row", ABSENT_HINT)
+    shown = relation_of(table).codec.decode_row(row)
+    return InputError(
+        "E_ABSENT", f"table {relation_of(table).label!r}: cannot delete {shown!r}: there is no such row", ABSENT_HINT
+    )
 
 
 def key_of(table: Table, row: tuple[int, ...]) -> dict[str, Any]:
     """The key of a row, of which the rest may not be known."""
-    codec = table._codec
-    return {codec.names[c]: decode_value(codec.types[c], row[c], codec.interner) for c in table._key}
+    codec = relation_of(table).codec
+    return {codec.names[c]: decode_value(codec.types[c], row[c], codec.interner) for c in relation_of(table).key}
 
 
 def no_such_key(table: Table, row: tuple[int, ...]) -> InputError:
@@ -596,7 +603,7 @@ def no_such_key(table: Table, row: tuple[int, ...]) -> InputError:
     shown = ", ".join(f"{name} {value!r}" for name, value in key_of(table, row).items())
     return InputError(
         "E_ABSENT",
-        f"table {table._label!r}: cannot delete {shown}: there is no such row",
+        f"table {relation_of(table).label!r}: cannot delete {shown}: there is no such row",
         'a feed that may delete twice is counted with missing="count"; bad="quarantine" sets such records aside',
     )
 

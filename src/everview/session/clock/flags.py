@@ -19,6 +19,7 @@ import numpy as np
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.clock.temporal import (
     Change,
@@ -48,14 +49,14 @@ class ClockFlags(Follower):
         self._indexes = [self._known(expr) for expr in moments]
         rows = contents(core.runtime, table)
         self._wait(self._values(moments, rows), self.seen)
-        columns = [*table._columns, *(Column(f"flag{i}", BOOL.optional()) for i in range(len(moments)))]
+        columns = [*relation_of(table).columns, *(Column(f"flag{i}", BOOL.optional()) for i in range(len(moments)))]
         flagged = self._flagged(rows, self.seen)
-        name = f"{table._stored_as} flags"
+        name = f"{relation_of(table).stored_as} flags"
         self.own = core.definitions.tables.hidden(name, columns, range(len(columns)), flagged, table)
 
     def _known(self, expr: Expr) -> Arrangement:
         """The table's rows by a moment, without those that have none."""
-        node: plan.Node = self.table._node
+        node: plan.Node = relation_of(self.table).node
         if expr.type.nullable:
             node = plan.Filter(node, call("is_not_null", expr))
         refs = [ColumnRef(t, i) for i, t in enumerate(node.types)]

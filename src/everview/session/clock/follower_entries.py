@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everview.expr.nodes import Expr
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.clock.flags import ClockFlags, Ticks
 from everview.session.clock.lookups import LookupJoin
@@ -38,12 +39,14 @@ def described(follower: Follower, now: int) -> FollowerMade:
     elif isinstance(follower, Ticks):
         kind, sides = "Ticks", (follower.unit,)
     elif isinstance(follower, LookupJoin):
-        kind, exprs, sides, partition = "Lookup", follower.keys, (follower.other._label,), follower.by
+        kind, exprs, sides, partition = "Lookup", follower.keys, (relation_of(follower.other).label,), follower.by
     else:
         assert isinstance(follower, ArrivalTTL)
         kind, size = "Aging table" if follower.owner else "Aging", follower.size
-    own = -1 if follower.own is None else follower.own._id
-    return FollowerMade(kind, table._label, plan.Project(table._node, exprs), sides, size, partition, own, now)
+    own = -1 if follower.own is None else relation_of(follower.own).id
+    return FollowerMade(
+        kind, relation_of(table).label, plan.Project(relation_of(table).node, exprs), sides, size, partition, own, now
+    )
 
 
 def follower_of(core: Core, entry: FollowerMade) -> Follower:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.clock.temporal import Change, Follower, Words, at_key, contents, counted, rows_of, words
 from everview.types import BOOL, INT, NULL
@@ -36,19 +37,19 @@ class LookupJoin(Follower):
         super().__init__(core, table)
         self.keys, self.other, self.by = keys, other, by
         self.number = 0
-        refs = [ColumnRef(c.type, i) for i, c in enumerate(other._columns)]
-        projected = plan.Project(other._node, (*(refs[i] for i in by), *refs))
+        refs = [ColumnRef(c.type, i) for i, c in enumerate(relation_of(other).columns)]
+        projected = plan.Project(relation_of(other).node, (*(refs[i] for i in by), *refs))
         self.index = core.definitions.install(projected, tuple(range(len(by))))
         columns = [
-            *table._columns,
-            *(Column(c.name, c.type.optional()) for c in other._columns),
+            *relation_of(table).columns,
+            *(Column(c.name, c.type.optional()) for c in relation_of(other).columns),
             Column("found", BOOL),
             Column("number", INT),
         ]
         there = words(self._joined(contents(core.runtime, table)), len(columns))
-        name = f"{table._stored_as} with {other._stored_as}"
+        name = f"{relation_of(table).stored_as} with {relation_of(other).stored_as}"
         self.own = core.definitions.tables.hidden(name, columns, range(len(columns)), there, table)
-        self.own._partner = other
+        relation_of(self.own).partner = other
 
     def indexes(self) -> list[Arrangement]:
         return [self.index]
@@ -91,7 +92,7 @@ class LookupJoin(Follower):
         gone: list[Row] = []
         for row in taken:
             if row not in there:
-                kept = counted(*at_key(self.core.runtime, self.mirror._arrangement, row))
+                kept = counted(*at_key(self.core.runtime, relation_of(self.mirror).arrangement, row))
                 mine = [*(r for r, n in kept.items() for _ in range(n)), *(r for r in new if r[:width] == row)]
                 there[row] = {}
                 for joined in mine:

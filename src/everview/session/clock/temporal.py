@@ -40,6 +40,7 @@ from everview.expr.evaluate import evaluate
 from everview.expr.few import FewRows
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.base import ChangeSet, RemoteRows, Runtime
 from everview.session.clock.agenda import BULK_MOMENTS, Agenda, Moments
@@ -128,7 +129,7 @@ class Clock:
 
     def unused(self) -> list[Table]:
         """Tables of followers that no view reads any more."""
-        return [f.own for f in self.followers if f.own is not None and not f.owner and not f.own._views]
+        return [f.own for f in self.followers if f.own is not None and not f.owner and not relation_of(f.own).views]
 
     def indexes(self) -> list[Arrangement]:
         """All arrangements that followers need."""
@@ -383,7 +384,7 @@ class Follower:
 
     def _index(self, expr: Expr) -> Arrangement:
         """The table's rows by the value of an expression."""
-        node = self.table._node
+        node = relation_of(self.table).node
         refs = [ColumnRef(t, i) for i, t in enumerate(node.types)]
         return self.core.definitions.install(plan.Project(node, (expr, *refs)), (0,))
 
@@ -467,8 +468,8 @@ class TemporalFilter(Follower):
         rows = contents(core.runtime, table)
         self._wait(rows, self.seen)
         kept = rows[:, self._pass(rows, self.seen)]
-        name, order = f"{table._stored_as} now", range(rows.shape[0])
-        self.own = core.definitions.tables.hidden(name, table._columns, order, kept, table)
+        name, order = f"{relation_of(table).stored_as} now", range(rows.shape[0])
+        self.own = core.definitions.tables.hidden(name, relation_of(table).columns, order, kept, table)
 
     def indexes(self) -> list[Arrangement]:
         return self._indexes
@@ -545,14 +546,14 @@ class ArrivalTTL(Follower):
         self.size = size
         self.owner = owner
         rows = contents(core.runtime, table)
-        columns = [*table._columns, Column("until", TIMESTAMP)]
-        name = f"{table._stored_as} [size {size / 1e6:g} s]"
+        columns = [*relation_of(table).columns, Column("until", TIMESTAMP)]
+        name = f"{relation_of(table).stored_as} [size {size / 1e6:g} s]"
         self.own = core.definitions.tables.hidden(
             name, columns, range(len(columns)), self._dated(rows, core.clock.read()), table
         )
         last = len(columns) - 1
         refs = [ColumnRef(c.type, i) for i, c in enumerate(columns)]
-        self.index = core.definitions.install(plan.Project(self.own._node, (refs[last], *refs)), (0,))
+        self.index = core.definitions.install(plan.Project(relation_of(self.own).node, (refs[last], *refs)), (0,))
 
     def indexes(self) -> list[Arrangement]:
         return [self.index]
@@ -562,7 +563,7 @@ class ArrivalTTL(Follower):
         self.queue.add(np.unique(contents(self.core.runtime, self.mirror)[-1]))
 
     def takes(self, how: str) -> bool:
-        return how == "append" and self.table._arrangement.plain
+        return how == "append" and relation_of(self.table).arrangement.plain
 
     def take(self, rows: RemoteRows, now: int) -> list[Change]:
         self.queue.add([now + self.size])
@@ -597,7 +598,7 @@ class ArrivalTTL(Follower):
             (new if diff > 0 else taken).update(map(tuple, rows.T.tolist()))
         lost: list[tuple[int, ...]] = []
         for row, n in taken.items():
-            columns, counts = at_key(self.core.runtime, self.mirror._arrangement, row)
+            columns, counts = at_key(self.core.runtime, relation_of(self.mirror).arrangement, row)
             for dated, there in sorted(counted(columns, counts).items()):
                 take = min(there, n)
                 n -= take
@@ -620,10 +621,10 @@ class LastRows(Follower):
         self.size = size
         self.partition = partition
         self.number = 0
-        columns = [*table._columns, Column("number", INT)]
+        columns = [*relation_of(table).columns, Column("number", INT)]
         order = plan.keys_first(partition, len(columns))
-        by = "".join(f" by {', '.join(table._columns[p].name for p in partition)}" for _ in partition[:1])
-        name = f"{table._stored_as} [last {size}{by}]"
+        by = "".join(f" by {', '.join(relation_of(table).columns[p].name for p in partition)}" for _ in partition[:1])
+        name = f"{relation_of(table).stored_as} [last {size}{by}]"
         _, (_, new, _) = self.changes([(contents(core.runtime, table), 1)], [], 0, 0)
         self.own = core.definitions.tables.hidden(name, columns, order, new, table)
 
@@ -650,7 +651,7 @@ class LastRows(Follower):
         """A partition's rows, oldest first."""
         if self.own is None:
             return []
-        columns, counts = at_key(self.core.runtime, self.own._arrangement, key)
+        columns, counts = at_key(self.core.runtime, relation_of(self.own).arrangement, key)
         return sorted(counted(columns, counts), key=lambda row: row[-1])
 
     def _apply(self, there: list[tuple[int, ...]], row: tuple[int, ...], diff: int) -> None:
@@ -670,7 +671,7 @@ class LastRows(Follower):
 
 def rows_of(table: Table) -> int:
     """How many columns a table has."""
-    return len(table._columns)
+    return len(relation_of(table).columns)
 
 
 def _columns(rows: Any, width: int) -> Words:
@@ -691,7 +692,7 @@ def counted(columns: Words, counts: Words) -> dict[tuple[int, ...], int]:
 
 def contents(runtime: Runtime, table: Table) -> Words:
     """All rows of a table."""
-    columns, counts = at_key(runtime, table._arrangement, ())
+    columns, counts = at_key(runtime, relation_of(table).arrangement, ())
     return np.ascontiguousarray(np.repeat(columns, counts, axis=1))
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from everview.errors import InputError
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.session.clock.agenda import Moments
 from everview.session.clock.temporal import Change, Follower, Words, contents, rows_of, words
 from everview.types import INT, NULL, TIMESTAMP
@@ -51,7 +52,9 @@ class Watermark(Follower):
         """the watermark; NULL before any row with a time has come"""
         self._move(contents(core.runtime, table))
         columns = [Column("watermark", TIMESTAMP.optional()), Column("late", INT)]
-        self.own = core.definitions.tables.hidden(f"{table._stored_as} watermark", columns, (0, 1), self._row(), table)
+        self.own = core.definitions.tables.hidden(
+            f"{relation_of(table).stored_as} watermark", columns, (0, 1), self._row(), table
+        )
 
         self.restored: list[tuple[int, ...]] = []
         """rows that the last transaction's late ones would have replaced"""
@@ -98,7 +101,7 @@ class Watermark(Follower):
 
     def _replaced(self, mine: list[tuple[Words, int]], dropped: Counter[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """The rows, of a table with a key, that late ones would have replaced: they stay."""
-        key = self.table._key
+        key = relation_of(self.table).key
         if not key:
             return []
         keys = {tuple(row[k] for k in key) for row in dropped}
@@ -126,7 +129,7 @@ class ClosedWindows(Follower):
         self._wait(contents(core.runtime, table))
         closed = words(((end,) for end in self._close()), 1)
         column = [Column("window_end", TIMESTAMP)]
-        self.own = core.definitions.tables.hidden(f"{table._stored_as} closed", column, (0,), closed, table)
+        self.own = core.definitions.tables.hidden(f"{relation_of(table).stored_as} closed", column, (0,), closed, table)
 
     def queues(self) -> list[Moments]:
         return [self.queue, self._waiting]
@@ -167,10 +170,11 @@ class ClosedWindows(Follower):
             if diff > 0:  # the same row again: nothing changes
                 leaving.subtract(row for row in map(tuple, rows.T.tolist()) if row in leaving)
         for row in +leaving:
-            values = self.table._codec.decode_row(row)
+            values = relation_of(self.table).codec.decode_row(row)
             raise InputError(
                 "E_APPEND",
-                f"{self.table._label}: {values} is in a window that is closed, and that EMIT ON WINDOW CLOSE has told",
+                f"{relation_of(self.table).label}: {values} is in a window that is closed, "
+                "and that EMIT ON WINDOW CLOSE has told",
                 "drop the views with EMIT ON WINDOW CLOSE first; rows that are older go by the table's TTL",
             )
 

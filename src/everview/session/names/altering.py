@@ -27,6 +27,7 @@ from everview.dataflow.operators import Arrangement
 from everview.errors import InputError, PlanError
 from everview.expr.evaluate import ERRORS, evaluate
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.plan.prune import columns_read
 from everview.plan.substitute import substituted
@@ -37,8 +38,9 @@ from everview.session.inspect import error_operators
 from everview.session.names.entries import ColumnsRenamed, Renamed, TableAltered
 from everview.session.names.rules import with_names
 from everview.session.names.surviving import places, standing_for
-from everview.session.reads.followed import Followed, Index
+from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import keep_snapshots, read_codes
+from everview.session.relations import Index
 from everview.types import NULL
 
 if TYPE_CHECKING:
@@ -93,10 +95,10 @@ class Altering:
         with that, in the same entry.
         """
         core, catalog = self._core, self._catalog
-        self._begin(f"table {table._label!r} cannot be altered")
-        for one in (table._label, *gone):
+        self._begin(f"table {relation_of(table).label!r} cannot be altered")
+        for one in (relation_of(table).label, *gone):
             core.access.may_own("relation", one)
-        self._refuse_pipelines(table._label)
+        self._refuse_pipelines(relation_of(table).label)
         self._refuse_followers(table, gone)
         if gone and core.clock.agenda.of(table):  # a table cannot be altered while views of it follow the clock
             for name in gone:
@@ -104,12 +106,12 @@ class Altering:
             gone = ()
         number = catalog.next_id
         entry = TableAltered(
-            table._label,
+            relation_of(table).label,
             node,
             tuple((c.name, c.type) for c in columns),
             key,
             number,
-            f"{RESERVED_PREFIX}{number} {table._label}",
+            f"{RESERVED_PREFIX}{number} {relation_of(table).label}",
             tuple(gone),
         )
         self._check_views(table, entry)
@@ -136,17 +138,21 @@ class Altering:
         core = self._core
         found: list[tuple[Table | View, int | None]] = [(table, None)]
         views = sorted(self._catalog.views.items())
-        found += [(v, v._history) for n, v in views if n in table._views and v._rule is None]
+        found += [
+            (v, relation_of(v).history)
+            for n, v in views
+            if n in relation_of(table).views and relation_of(v).rule is None
+        ]
         return [
-            each._label
+            relation_of(each).label
             for each, history in found
-            if each._installed_at < core.time and (core.history if history is None else history)
+            if relation_of(each).installed_at < core.time and (core.history if history is None else history)
         ]
 
     def readers(self, table: Table, column: int) -> list[str]:
         """The views that read a column of a table."""
-        views = [self._catalog.views[name] for name in sorted(table._views)]
-        return [v._name for v in views if column in columns_read(v._node, plan_of(table))]
+        views = [self._catalog.views[name] for name in sorted(relation_of(table).views)]
+        return [relation_of(v).label for v in views if column in columns_read(relation_of(v).node, plan_of(table))]
 
     # doing it again
 
@@ -190,20 +196,22 @@ class Altering:
     def _refuse_followers(self, table: Table, gone: Sequence[str] = ()) -> None:
         """What follows the clock keeps tables of its own, which have columns like the table's; unless it goes."""
         looked_at = any(getattr(f, "other", None) is table for f in self._core.clock.followers)
-        if looked_at or any(f.owner or not f.mirror._views <= {*gone} for f in self._core.clock.agenda.of(table)):
+        if looked_at or any(
+            f.owner or not relation_of(f.mirror).views <= {*gone} for f in self._core.clock.agenda.of(table)
+        ):
             raise InputError(
                 "E_IN_USE",
-                f"table {table._label!r} has a time to live, or views that follow the clock",
+                f"table {relation_of(table).label!r} has a time to live, or views that follow the clock",
                 "drop those views first; a table with a time to live must be made anew",
             )
 
     def _check_views(self, table: Table, entry: TableAltered) -> None:
         self._refuse_followers(table)
         moved = places(entry)
-        for i, column in enumerate(table._columns):
+        for i, column in enumerate(relation_of(table).columns):
             users = [n for n in self.readers(table, i) if n not in entry.gone] if i not in moved else []
             if users:
-                what = f"column {column.name} of {table._label} is read by {', '.join(users)}"
+                what = f"column {column.name} of {relation_of(table).label} is read by {', '.join(users)}"
                 raise PlanError("E_IN_USE", what, "drop those first")
 
     # names
@@ -215,19 +223,20 @@ class Altering:
                 items = [(entry.new if name == entry.old else name, found) for name, found in there.items()]
                 there.clear()
                 there.update(items)  # type: ignore[arg-type]
-                there[entry.new]._label = entry.new
+                relation_of(there[entry.new]).label = entry.new
         if entry.new in catalog.views:
-            catalog.views[entry.new]._name = entry.new
+            relation_of(catalog.views[entry.new]).label = entry.new
         for table in catalog.tables.values():
-            if entry.old in table._views:
-                table._views = {entry.new if n == entry.old else n for n in table._views}
+            if entry.old in relation_of(table).views:
+                relation_of(table).views = {entry.new if n == entry.old else n for n in relation_of(table).views}
         catalog.redeclarable.discard(entry.old)
         for said in (catalog.comments, catalog.defaults):
             for name, column in [about for about in said if about[0] == entry.old]:
                 said[entry.new, column] = said.pop((name, column))
         for view in self._core.constraints.all():
-            assert view._rule is not None
-            view._rule = view._rule.renamed(entry.old, entry.new)
+            rule = relation_of(view).rule
+            assert rule is not None
+            relation_of(view).rule = rule.renamed(entry.old, entry.new)
         for name, made in list(catalog.sequences.items()):
             if made.owner[:1] == (entry.old,):
                 catalog.sequences[name] = replace(made, owner=(entry.new, made.owner[1]))
@@ -236,9 +245,11 @@ class Altering:
     def _rename_columns(self, entry: ColumnsRenamed) -> None:
         catalog = self._catalog
         found: Table | View = catalog.tables.get(entry.name) or catalog.views[entry.name]
-        before = [c.name for c in found._columns]
-        found._columns = tuple(_named(c, n) for c, n in zip(found._columns, entry.columns, strict=True))
-        found._codec = Codec(found._node.types, entry.columns, self._core.interner)
+        before = [c.name for c in relation_of(found).columns]
+        relation_of(found).columns = tuple(
+            _named(c, n) for c, n in zip(relation_of(found).columns, entry.columns, strict=True)
+        )
+        relation_of(found).codec = Codec(relation_of(found).node.types, entry.columns, self._core.interner)
         named = dict(zip(before, entry.columns, strict=True))
         for there in (catalog.comments, catalog.defaults):
             said = {c: there.pop((entry.name, c)) for n, c in [*there] if n == entry.name and c}
@@ -246,8 +257,9 @@ class Altering:
         for about in [a for a in catalog.defaults if a[0] == entry.name]:
             catalog.defaults[about] = with_names(catalog.defaults[about], named)
         for view in self._core.constraints.all():
-            assert view._rule is not None
-            view._rule = view._rule.with_columns(entry.name, named)
+            rule = relation_of(view).rule
+            assert rule is not None
+            relation_of(view).rule = rule.with_columns(entry.name, named)
         for name, made in list(catalog.sequences.items()):
             if made.owner[:1] == (entry.name,):
                 catalog.sequences[name] = replace(made, owner=(entry.name, named[made.owner[1]]))
@@ -257,14 +269,16 @@ class Altering:
     def _rows(self, table: Table, entry: TableAltered, check: bool = False) -> Words:
         """The rows that the altered table has."""
         runtime = self._core.runtime
-        columns, counts = read_codes(runtime, table._arrangement, (), runtime.dataflow.time)
+        columns, counts = read_codes(runtime, relation_of(table).arrangement, (), runtime.dataflow.time)
         assert isinstance(entry.node, nodes.Project)
         found = evaluate(entry.node.exprs, None, columns, self._core.interner)
         if check and len(found.kept) < columns.shape[1]:
             failed = int(np.flatnonzero(found.errors)[0])
-            row = table._codec.decode_rows(np.ascontiguousarray(columns[:, failed : failed + 1]))[0]
+            row = relation_of(table).codec.decode_rows(np.ascontiguousarray(columns[:, failed : failed + 1]))[0]
             what = f"{ERRORS[int(found.errors[failed])]}, for the row {row!r}"
-            raise InputError("E_ROWS", f"table {table._label!r}: {what}", "correct or delete such rows first")
+            raise InputError(
+                "E_ROWS", f"table {relation_of(table).label!r}: {what}", "correct or delete such rows first"
+            )
         rows = np.ascontiguousarray(np.repeat(found.codes, counts[found.kept], axis=1))
         if check:
             self._check_rows(table, entry, rows)
@@ -274,12 +288,16 @@ class Altering:
         for (name, declared), codes in zip(entry.columns, rows, strict=True):
             if not declared.nullable and (codes == NULL).any():
                 raise InputError(
-                    "E_NULL", f"column {name} of {table._label} would be NULL in some rows", "give them values first"
+                    "E_NULL",
+                    f"column {name} of {relation_of(table).label} would be NULL in some rows",
+                    "give them values first",
                 )
         keys = rows[list(entry.key)] if entry.key else rows[:0]
         if entry.key and len(last_of_each(keys)) < rows.shape[1]:
             node = nodes.Table(entry.id, tuple(t for _, t in entry.columns), entry.key)
-            shown = type(table)(self._core, table._label, [Column(n, t) for n, t in entry.columns], node, entry.key)
+            shown = type(table)(
+                self._core, relation_of(table).label, [Column(n, t) for n, t in entry.columns], node, entry.key
+            )
             raise key_twice(shown, keys)
 
     def _built(self, table: Table, entry: TableAltered, rows: Words) -> Callable[[], None]:
@@ -292,26 +310,28 @@ class Altering:
         present = [tuple(row) for row in rows.T.tolist()]
         made = runtime.add_table(node, order, entry.label, core.history, present)
         plans, moved = standing_for(entry), places(entry)
-        kept = [i for i in table._more if all(k in moved for k in i.keys)]
+        kept = [i for i in relation_of(table).more if all(k in moved for k in i.keys)]
         more = [self._index(node, Index(tuple(moved[k] for k in i.keys), i.arrangement, i.name)) for i in kept]
-        staying = [v for n, v in catalog.views.items() if n in table._views and n not in entry.gone]
-        views = [self._view(v, substituted(v._node, plans)) for v in staying]
+        staying = [v for n, v in catalog.views.items() if n in relation_of(table).views and n not in entry.gone]
+        views = [self._view(v, substituted(relation_of(v).node, plans)) for v in staying]
 
         def finish() -> None:
             for name in entry.gone:
                 if name in catalog.views:
                     catalog.redeclarable.discard(name)
                     core.definitions.views.remove(catalog.views[name])
-            keep_snapshots(table._arrangement.trace)
-            self._forget_columns(table, {columns[new].name: table._columns[old].name for old, new in moved.items()})
+            keep_snapshots(relation_of(table).arrangement.trace)
+            self._forget_columns(
+                table, {columns[new].name: relation_of(table).columns[old].name for old, new in moved.items()}
+            )
             runtime.builder.forget_plans_of(plan_of(table))
-            table._node, table._id, table._key = node, entry.id, entry.key
-            table._columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
-            table._codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
-            table._stored_as, table._more = entry.label, more
-            table._installed_at = core.time
+            relation_of(table).node, relation_of(table).id, relation_of(table).key = node, entry.id, entry.key
+            relation_of(table).columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
+            relation_of(table).codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
+            relation_of(table).stored_as, relation_of(table).more = entry.label, more
+            relation_of(table).installed_at = core.time
             self._point(table, made)
-            catalog.redeclarable.discard(table._label)
+            catalog.redeclarable.discard(relation_of(table).label)
             for again in views:
                 again()
 
@@ -323,40 +343,49 @@ class Altering:
     def _view(self, view: View, node: nodes.Node) -> Callable[[], None]:
         """Build a view over another plan; gives what then makes it that."""
         core = self._core
-        history = core.history if view._history is None else view._history
-        arrangement = core.definitions.install(node, view._index, history, view._plan)
-        more = [Index(i.keys, core.definitions.install(node, i.keys, choice=view._plan), i.name) for i in view._more]
-        source = core.definitions.collection_of(node, [c.name for c in view._columns])
-        source._plan_why, source._calls = view._source._plan_why, view._source._calls
+        asked = relation_of(view).history
+        history = core.history if asked is None else asked
+        arrangement = core.definitions.install(node, relation_of(view).index, history, relation_of(view).plan)
+        more = [
+            Index(i.keys, core.definitions.install(node, i.keys, choice=relation_of(view).plan), i.name)
+            for i in relation_of(view).more
+        ]
+        source = core.definitions.collection_of(node, [c.name for c in relation_of(view).columns])
+        relation_of(source).plan_why, relation_of(source).calls = (
+            relation_of(relation_of(view).source).plan_why,
+            relation_of(relation_of(view).source).calls,
+        )
 
         def again() -> None:
-            keep_snapshots(view._arrangement.trace)
-            view._node, view._source, view._more = node, source, more
-            view._fallible = error_operators(core.runtime.dataflow, arrangement.operator)
-            view._installed_at = core.time
+            keep_snapshots(relation_of(view).arrangement.trace)
+            relation_of(view).node, relation_of(view).source, relation_of(view).more = node, source, more
+            relation_of(view).fallible = error_operators(core.runtime.dataflow, arrangement.operator)
+            relation_of(view).installed_at = core.time
             self._point(view, arrangement)
 
         return again
 
     def _point(self, what: Followed, arrangement: Arrangement) -> None:
         """Have a table or view read its contents elsewhere, and its subscribers told of those."""
-        what._arrangement = arrangement
+        relation_of(what).arrangement = arrangement
         self._catalog.rearranged += 1
         self._catalog.changed()
-        if what._subscribers:
+        if relation_of(what).subscribers:
             self._core.subscriptions.watch(what)
 
     def _forget_columns(self, table: Table, kept: dict[str, str]) -> None:
         """Comments on columns that go, go with them; others are about the column by its new name."""
         for there in (self._catalog.comments, self._catalog.defaults):
-            said = {c: there.pop((table._label, c)) for n, c in [*there] if n == table._label and c}
-            there.update({(table._label, new): said[old] for new, old in kept.items() if old in said})
+            said = {
+                c: there.pop((relation_of(table).label, c)) for n, c in [*there] if n == relation_of(table).label and c
+            }
+            there.update({(relation_of(table).label, new): said[old] for new, old in kept.items() if old in said})
 
 
 def plan_of(table: Table) -> nodes.Table:
     """A table's node, by which plans know it."""
-    assert isinstance(table._node, nodes.Table)
-    return table._node
+    assert isinstance(relation_of(table).node, nodes.Table)
+    return relation_of(table).node
 
 
 def _named(column: Column, name: str) -> Column:
@@ -364,4 +393,4 @@ def _named(column: Column, name: str) -> Column:
 
 
 def _own(table: Table, column: Column, place: int) -> Column:
-    return Column(column.name, column.type, ((table._number, place),))
+    return Column(column.name, column.type, ((relation_of(table).number, place),))

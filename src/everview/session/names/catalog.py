@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from everview.errors import InputError
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.frozen import Functions, canonical, functions_of
@@ -35,7 +36,7 @@ from everview.session.names.surviving import surviving
 from everview.unbroken import Unbroken
 
 if TYPE_CHECKING:
-    from everview.session.reads.followed import Index
+    from everview.session.relations import Index
     from everview.session.table import Table
     from everview.session.view import View
 
@@ -119,11 +120,11 @@ class Catalog:
     def indexes(self) -> dict[str, tuple[Table | View, Index]]:
         """The indexes that have names, and what they are of."""
         every: list[Table | View] = [*self.tables.values(), *self.views.values()]
-        return {index.name: (one, index) for one in every for index in one._more if index.name}
+        return {index.name: (one, index) for one in every for index in relation_of(one).more if index.name}
 
     def table_of(self, node: plan.Table) -> Table:
         """The table that a plan node reads."""
-        return next(t for t in self.tables.values() if t._node == node)
+        return next(t for t in self.tables.values() if relation_of(t).node == node)
 
     def clear(self) -> None:
         """Nothing has a name any more, and nothing ever had."""
@@ -230,8 +231,11 @@ class Catalog:
         """Whether a collection is what a view was defined as."""
         changes = (Renamed, ColumnsRenamed, TableAltered)
         entries = surviving(self.entries) if any(isinstance(e, changes) for e, _ in self.entries) else self.entries
-        made = [e for e, _ in entries if isinstance(e, ViewMade) and e.name == view._name]
-        meaning = digest(collection._meaning or collection._node)
+        made = [e for e, _ in entries if isinstance(e, ViewMade) and e.name == relation_of(view).label]
+        meaning = digest(relation_of(collection).meaning or relation_of(collection).node)
         if len(made[-1].meaning) == len(meaning):
             return made[-1].meaning == meaning
-        return digest(view._node) in (meaning, digest(collection._node))  # digests were longer once
+        return digest(relation_of(view).node) in (
+            meaning,
+            digest(relation_of(collection).node),
+        )  # digests were longer once

@@ -18,6 +18,7 @@ from everview.dataflow.operators import Arrangement, Operator
 from everview.errors import EverviewError
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.plan.multiway import Choice
 from everview.session.changes.turns import reads
@@ -81,7 +82,7 @@ class Definitions:
                 raise
             clock.agenda.remove(lambda f: f is follower)
             if follower.own is not None:
-                del self._catalog.tables[follower.own._label]
+                del self._catalog.tables[relation_of(follower.own).label]
             self.free_unused()
             raise
 
@@ -90,7 +91,7 @@ class Definitions:
         below = set(node.walk())
         parents: list[Collection] = [*self._catalog.tables.values(), *self._catalog.views.values()]
         columns = [Column(name, declared) for name, declared in zip(names, node.types, strict=True)]
-        return Collection(node, columns, self._core, parents=[p for p in parents if p._node in below])
+        return Collection(node, columns, self._core, parents=[p for p in parents if relation_of(p).node in below])
 
     @contextmanager
     def noting(self, made: Table | View, entry: Entry) -> Iterator[list[Entry]]:
@@ -110,7 +111,7 @@ class Definitions:
             else:
                 self.tables.remove(made)
             if isinstance(error, EverviewError) and isinstance(made, View):
-                error.message = f"view {made._name!r}: {error.message}"
+                error.message = f"view {relation_of(made).label!r}: {error.message}"
             raise
 
     @reads
@@ -125,18 +126,18 @@ class Definitions:
         unused = clock.unused() if self.held is None else []
         for table in unused:
             clock.forget(table)
-            del self._catalog.tables[table._label]
+            del self._catalog.tables[relation_of(table).label]
         core.runtime.keep_only([*self.roots(), *(self.held or ())])
         return bool(unused)
 
     def roots(self) -> list[Operator]:
         """The operators that tables and views are read from."""
         clock = self._core.clock
-        roots: list[Operator] = [t._arrangement.operator for t in self._catalog.tables.values()]
-        roots.extend(i.arrangement.operator for t in self._catalog.tables.values() for i in t._more)
+        roots: list[Operator] = [relation_of(t).arrangement.operator for t in self._catalog.tables.values()]
+        roots.extend(i.arrangement.operator for t in self._catalog.tables.values() for i in relation_of(t).more)
         for view in self._catalog.views.values():
-            roots.append(view._arrangement.operator)
-            roots.extend(index.arrangement.operator for index in view._more)
+            roots.append(relation_of(view).arrangement.operator)
+            roots.extend(index.arrangement.operator for index in relation_of(view).more)
         roots.extend(a.operator for a in clock.indexes())
         return roots
 
@@ -146,11 +147,11 @@ class Definitions:
         """
         core, catalog = self._core, self._catalog
         for view in catalog.unnoted_views():
-            del catalog.views[view._name]
-            view._dropped = True
+            del catalog.views[relation_of(view).label]
+            relation_of(view).dropped = True
         for table in catalog.unnoted_tables():
-            del catalog.tables[table._label]
-            table._dropped = True
+            del catalog.tables[relation_of(table).label]
+            relation_of(table).dropped = True
             core.clock.forget(table)
         for of, index in catalog.unnoted_indexes():
             self.indexes.remove(of, index)
@@ -162,6 +163,6 @@ class Definitions:
         core.constraints.noticed()
         core.subscriptions.settle()
         for table in catalog.tables.values():
-            table._views &= catalog.views.keys()
+            relation_of(table).views &= catalog.views.keys()
         core.runtime.builder.forget_freed()
         self.free_unused()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from everview.errors import ConstraintError
+from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.session.changes.constraints import guard
 from everview.session.changes.turns import reads
@@ -44,8 +45,8 @@ class Guards:
             view = self._definitions.views.declare(name, collection, None, 0, None, rule)
         except ConstraintError as error:
             raise core.constraints.explained(error, (), rule, child.types) from None
-        names = tuple(c.name for c in view._columns)
-        made = ConstraintMade(name, view._node, names, (), 0, view._installed_at, rule=rule)
+        names = tuple(c.name for c in relation_of(view).columns)
+        made = ConstraintMade(name, relation_of(view).node, names, (), 0, relation_of(view).installed_at, rule=rule)
         with self._definitions.noting(view, made):
             pass
         core.constraints.noticed()
@@ -59,7 +60,7 @@ class Guards:
         core.transactions.refuse_supposed("constraints cannot be dropped")
         core.runtime.backing.check_writable(f"constraint {rule.name!r} cannot be dropped")
         core.transactions.catch_up()
-        self._catalog.note(ViewDropped(view._name))
+        self._catalog.note(ViewDropped(relation_of(view).label))
         self._definitions.views.remove(view)
         self._definitions.free_unused()
         if rule.name in self._catalog.indexes():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from everview.dataflow.operators import Arrangement
+from everview.language.relation import relation_of
 from everview.session.changes.turns import reads
 from everview.session.names.entries import IndexDropped, IndexMade
 from everview.session.names.overview import TRANSIENT
-from everview.session.reads.followed import Index
 from everview.session.reads.snapshot import keep_snapshots
+from everview.session.relations import Index
 from everview.session.table import Table
 from everview.session.view import View
 
@@ -31,32 +32,32 @@ class Indexes:
         """A further arrangement of a view (or table), for look-ups by other columns."""
         of._alive()
         if name:
-            self._core.access.may_own("relation", of._label)
+            self._core.access.may_own("relation", relation_of(of).label)
             self._core.changing()
             self._core.runtime.backing.check_writable(f"index {name!r} cannot be made")
             self._core.transactions.catch_up()
         index = self.build(of, keys, name)
-        if not of._label.startswith(TRANSIENT):
-            entry = IndexMade(of._label, keys, name)
+        if not relation_of(of).label.startswith(TRANSIENT):
+            entry = IndexMade(relation_of(of).label, keys, name)
             try:
                 self._catalog.note(entry)
             except BaseException:
                 if not self._catalog.has_noted(entry):
-                    of._more.remove(index)
+                    relation_of(of).more.remove(index)
                     self._definitions.collect()
                 raise
         return index.arrangement
 
     def build(self, of: Table | View, keys: tuple[int, ...], name: str = "") -> Index:
-        choice = of._plan if isinstance(of, View) else None
-        index = Index(keys, self._definitions.install(of._node, keys, choice=choice), name)
-        of._more.append(index)
+        choice = relation_of(of).plan if isinstance(of, View) else None
+        index = Index(keys, self._definitions.install(relation_of(of).node, keys, choice=choice), name)
+        relation_of(of).more.append(index)
         return index
 
     @reads
     def drop(self, name: str) -> None:
         """Stop keeping an index that has a name."""
-        self._core.access.may_own("relation", self._catalog.indexes()[name][0]._label)
+        self._core.access.may_own("relation", relation_of(self._catalog.indexes()[name][0]).label)
         self._core.changing()
         self._core.runtime.backing.check_writable(f"index {name!r} cannot be dropped")
         self._core.transactions.catch_up()
@@ -69,4 +70,4 @@ class Indexes:
     @staticmethod
     def remove(of: Table | View, index: Index) -> None:
         keep_snapshots(index.arrangement.trace)
-        of._more.remove(index)
+        relation_of(of).more.remove(index)

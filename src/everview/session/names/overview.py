@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from everview.language.relation import relation_of
 from everview.session.clock.temporal import RESERVED_PREFIX
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Overview:
         self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
         """all by name, tables first"""
         self.fallible: dict[View, tuple[Operator, ...]] = {
-            view: tuple(view._fallible) for view in catalog.views.values() if view._fallible
+            view: tuple(relation_of(view).fallible) for view in catalog.views.values() if relation_of(view).fallible
         }
         """views of which rows can fail, and the operators that say so"""
         self._by_plan: dict[Node, View] | None = None
@@ -96,7 +97,7 @@ class Overview:
         self._by_number: dict[int, list[str]] = {}
         for name, one in self.named.items():
             if not name.startswith(RESERVED_PREFIX):
-                self._by_number.setdefault(one._arrangement.operator.number, []).append(name)
+                self._by_number.setdefault(relation_of(one).arrangement.operator.number, []).append(name)
 
     def names(self, numbers: Iterable[int]) -> list[str]:
         """What the operators with these numbers hold the rows of, by people's names: tables first."""
@@ -112,14 +113,14 @@ class Overview:
         if known is None:
             known = self._by_plan = {}
             for name, one in self.named.items():
-                if one._kind == "view" and not name.startswith(TRANSIENT):
-                    known.setdefault(one._node, one)  # type: ignore[arg-type]
+                if relation_of(one).kind == "view" and not name.startswith(TRANSIENT):
+                    known.setdefault(relation_of(one).node, one)  # type: ignore[arg-type]
         return known.get(node)
 
     def operators(self) -> set[Operator]:
         """The operators that somebody may ask about."""
         found = {operator for operators in self.fallible.values() for operator in operators}
         for one in self.named.values():
-            found.add(one._arrangement.operator)
-            found.update(index.arrangement.operator for index in one._more)
+            found.add(relation_of(one).arrangement.operator)
+            found.update(index.arrangement.operator for index in relation_of(one).more)
         return found

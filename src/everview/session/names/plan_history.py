@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from everview.language.collection import known_names
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.names.entries import PlanChanged
 
@@ -42,9 +43,9 @@ class PlanHistory:
 
     def changes(self, core: Core, view: View) -> Iterator[tuple[PlanChanged, str]]:
         """The changes of each of a view's joins, the last first, and what the join was like from then on."""
-        node = core.catalog.canonical(view._node)
+        node = core.catalog.canonical(relation_of(view).node)
         built = core.runtime.builder.built.get(node, node)
-        labels = known_names(view._source)[1]
+        labels = known_names(relation_of(view).source)[1]
         for join in dict.fromkeys(n for n in built.walk() if n in self.of):
             for change in reversed(self.of[join]):
                 yield change, "as it was written" if change.target == join else shown(change.target, labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.session.changes.turns import reads
 from everview.session.inspect import error_operators
@@ -49,5 +50,5 @@ class PlanSwaps:
         core.runtime.swap(join, target)
         self._definitions.free_unused()
         for view in self._catalog.views.values():
-            view._fallible = error_operators(core.runtime.dataflow, view._arrangement.operator)
+            relation_of(view).fallible = error_operators(core.runtime.dataflow, relation_of(view).arrangement.operator)
         self._catalog.changed()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from everview.errors import StoreError
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.session.changes.turns import reads
 from everview.session.clock.follower_entries import follower_of
 from everview.session.clock.temporal import RESERVED_PREFIX
@@ -111,10 +112,10 @@ class Replay:
 
     def _perform_view(self, entry: ViewMade) -> None:
         source = self._definitions.collection_of(entry.node, entry.columns)
-        source._plan_why = entry.why
-        source._calls = entry.calls
+        relation_of(source).plan_why = entry.why
+        relation_of(source).calls = entry.calls
         rule = entry.rule if isinstance(entry, ConstraintMade) else None
         index = [entry.columns[i] for i in entry.index]
         view = self._definitions.views.declare(entry.name, source, index, entry.history, entry.plan, rule)
-        view._installed_at = entry.time
+        relation_of(view).installed_at = entry.time
         self._core.constraints.noticed()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from everview.errors import PlanError
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan.multiway import Choice
 from everview.plan.nodes import Node
 from everview.plan.provenance import COLUMN, Kind, Provenance, wanted, with_provenance
@@ -33,21 +34,26 @@ def rewritten(core: Core, collection: Collection, plan: Choice | None) -> tuple[
 
 def _simplified(core: Core, collection: Collection, choice: Choice | None) -> Collection:
     names = [name for name in WRITTEN if name != "narrowed" or choice != "rounds"]
-    node = rewritten_plan(collection._node, core.runtime.builder.installed, names)
-    return collection if node == collection._node else by_another_plan(collection, node)
+    node = rewritten_plan(relation_of(collection).node, core.runtime.builder.installed, names)
+    return collection if node == relation_of(collection).node else by_another_plan(collection, node)
 
 
 def provenanced(collection: Collection, provenance: Provenance | Kind) -> Collection:
     """The collection with the provenance of its rows in a column more; each distinct row once."""
     asked = wanted(provenance)
-    if any(c.name == COLUMN for c in collection._columns):
+    if any(c.name == COLUMN for c in relation_of(collection).columns):
         raise PlanError("E_NAME", f"the collection already has a column {COLUMN!r}", "rename it: .rename(...)")
-    return collection._derive(with_provenance(collection._node, asked), (*collection._columns, Column(COLUMN, INT)))
+    return collection._derive(
+        with_provenance(relation_of(collection).node, asked), (*relation_of(collection).columns, Column(COLUMN, INT))
+    )
 
 
 def by_another_plan(collection: Collection, node: Node) -> Collection:
     """The same collection by another plan; it means what it meant."""
-    found = collection._derive(node, collection._columns)
-    found._meaning = collection._meaning or collection._node
-    found._plan_why, found._calls = collection._plan_why, collection._calls
+    found = collection._derive(node, relation_of(collection).columns)
+    relation_of(found).meaning = relation_of(collection).meaning or relation_of(collection).node
+    relation_of(found).plan_why, relation_of(found).calls = (
+        relation_of(collection).plan_why,
+        relation_of(collection).calls,
+    )
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from everview.language.relation import relation_of
 from everview.session.changes.turns import reads
 from everview.session.names.entries import FunctionDropped, FunctionMade
 
@@ -55,7 +56,11 @@ class SqlFunctions:
 
     def users_of(self, function: str) -> list[str]:
         """Views that call a function written in SQL, and functions whose text has its name."""
-        views = [name for name, view in self._catalog.views.items() if function in view._source._calls]
+        views = [
+            name
+            for name, view in self._catalog.views.items()
+            if function in relation_of(relation_of(view).source).calls
+        ]
         word = re.compile(rf"\b{re.escape(function)}\s*\(", re.IGNORECASE)
         others = [f.name for f in self._catalog.sql_functions.values() if f.name != function and word.search(f.body)]
         return sorted([*views, *others])

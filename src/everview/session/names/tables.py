@@ -15,6 +15,7 @@ import numpy as np
 from everview.codes.declare import data_type
 from everview.errors import InputError, PlanError
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.session.changes.turns import reads
 from everview.session.clock.follower_entries import described
@@ -57,9 +58,11 @@ class Tables:
         core.runtime.backing.check_writable(f"table {name!r} cannot be made")
         core.access.may_create(name)
         table = self.declare(name, schema, key)
-        label = "" if table._stored_as == name else table._stored_as
-        columns = tuple((c.name, c.type) for c in table._columns)
-        with self._definitions.noting(table, TableMade(name, columns, table._key, table._id, label)) as entries:
+        label = "" if relation_of(table).stored_as == name else relation_of(table).stored_as
+        columns = tuple((c.name, c.type) for c in relation_of(table).columns)
+        with self._definitions.noting(
+            table, TableMade(name, columns, relation_of(table).key, relation_of(table).id, label)
+        ) as entries:
             if size is not None:
                 follower = ArrivalTTL(core, table, size, owner=True)
                 entries.append(described(follower, core.clock.read()))
@@ -78,7 +81,7 @@ class Tables:
                 )
         columns = [Column(n, data_type(t)) for n, t in schema.items()]
         at = places_of(f"the key of table {name!r}", key, list(schema))
-        if not label and any(t._stored_as == name for t in self._catalog.tables.values()):
+        if not label and any(relation_of(t).stored_as == name for t in self._catalog.tables.values()):
             label = f"{RESERVED_PREFIX}{self._catalog.next_id} {name}"  # one that was renamed is stored by that name
         return self._build(name, columns, at, nodes.keys_first(at, len(columns)), label=label)
 
@@ -98,15 +101,19 @@ class Tables:
         node = nodes.Table(catalog.next_id, tuple(c.type for c in columns), key)
         catalog.next_id += 1
         table = Table(core, name, columns, node, key)
-        table._stored_as = label or name
-        table._arrangement = core.runtime.add_table(node, order, table._stored_as, core.history, rows)
+        relation_of(table).stored_as = label or name
+        relation_of(table).arrangement = core.runtime.add_table(
+            node, order, relation_of(table).stored_as, core.history, rows
+        )
         catalog.tables[name] = table
         return table
 
     def copy(self, name: str, table: Table) -> Table:
         """An empty table like another session's, which the same plans can read."""
-        self._catalog.next_id = table._id
-        return self._build(name, table._columns, table._key, table._arrangement.order)
+        self._catalog.next_id = relation_of(table).id
+        return self._build(
+            name, relation_of(table).columns, relation_of(table).key, relation_of(table).arrangement.order
+        )
 
     @reads
     def hidden(
@@ -120,7 +127,7 @@ class Tables:
             full += "'"
         present = [tuple(row) for row in rows.T.tolist()]
         table = self._build(full, columns, (), tuple(order), present)
-        table._origin = origin
+        relation_of(table).origin = origin
         return table
 
     @reads
@@ -133,7 +140,10 @@ class Tables:
             self._core.transactions.refuse_supposed("tables cannot be made")
             found = self.make_system_table(name, columns)
             with self._definitions.noting(
-                found, TableMade(name, tuple((c.name, c.type) for c in columns), found._key, found._id)
+                found,
+                TableMade(
+                    name, tuple((c.name, c.type) for c in columns), relation_of(found).key, relation_of(found).id
+                ),
             ):
                 pass
         return found
@@ -144,24 +154,24 @@ class Tables:
 
     def _same(self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None) -> Table:
         """A table that was found when the session was opened, if it is declared as it was."""
-        have = [(c.name, c.type) for c in table._columns]
+        have = [(c.name, c.type) for c in relation_of(table).columns]
         followers = self._core.clock.followers
         lives = [f.size for f in followers if isinstance(f, ArrivalTTL) and f.owner and f.table is table]
-        keys = list(names_of(f"the key of table {table._label!r}", key))
+        keys = list(names_of(f"the key of table {relation_of(table).label!r}", key))
         if (
             [(n, data_type(t)) for n, t in schema.items()] != have
-            or keys != [have[i][0] for i in table._key]
+            or keys != [have[i][0] for i in relation_of(table).key]
             or lives != ([] if ttl is None else [ttl])
         ):
             shown = ", ".join(f"{n} {t!r}" for n, t in have)
-            keyed = f", key {', '.join(have[i][0] for i in table._key)}" if table._key else ""
+            keyed = f", key {', '.join(have[i][0] for i in relation_of(table).key)}" if relation_of(table).key else ""
             keyed += "".join(f", ttl {life / 1e6:g} s" for life in lives)
             raise InputError(
                 "E_SCHEMA",
-                f"table {table._label!r} exists with other columns, another key or ttl: ({shown}{keyed})",
-                f"use it as it is with db[{table._label!r}], drop it first, or choose another name",
+                f"table {relation_of(table).label!r} exists with other columns, another key or ttl: ({shown}{keyed})",
+                f"use it as it is with db[{relation_of(table).label!r}], drop it first, or choose another name",
             )
-        self._catalog.redeclarable.discard(table._label)
+        self._catalog.redeclarable.discard(relation_of(table).label)
         return table
 
     @reads
@@ -171,49 +181,49 @@ class Tables:
         table._alive()
         core.transactions.refuse_supposed("tables cannot be dropped")
         core.transactions.catch_up()
-        core.runtime.backing.check_writable(f"table {table._label!r} cannot be dropped")
-        for name in (table._label, *(table._views if cascade else ())):
+        core.runtime.backing.check_writable(f"table {relation_of(table).label!r} cannot be dropped")
+        for name in (relation_of(table).label, *(relation_of(table).views if cascade else ())):
             if not name.startswith((TRANSIENT, RESERVED_PREFIX)):
                 core.access.may_own("relation", name)
         users = self.users_of(table)
         if users and not cascade:
             raise PlanError(
                 "E_IN_USE",
-                f"table {table._label!r} is read by {', '.join(users)}",
+                f"table {relation_of(table).label!r} is read by {', '.join(users)}",
                 "drop those first, or use drop(cascade=True)",
             )
-        self._catalog.note(TableDropped(table._label))
-        self._catalog.redeclarable -= {table._label, *table._views}
+        self._catalog.note(TableDropped(relation_of(table).label))
+        self._catalog.redeclarable -= {relation_of(table).label, *relation_of(table).views}
         self.remove(table)
 
     def users_of(self, table: Table) -> list[str]:
         """What reads a table, but for its own constraints; those of other tables by their names."""
         found: list[str] = []
-        for name in sorted(table._views):
-            rule = self._catalog.views[name]._rule
+        for name in sorted(relation_of(table).views):
+            rule = relation_of(self._catalog.views[name]).rule
             if rule is None:
                 found.append(name)
-            elif rule.table != table._label:
+            elif rule.table != relation_of(table).label:
                 found.append(f"{rule.table} (constraint {rule.name})")
         return found
 
     def remove(self, table: Table) -> None:
         """A table goes, with the views that read it."""
         tables = self._catalog.tables
-        for name in sorted(table._views):
+        for name in sorted(relation_of(table).views):
             self._definitions.views.remove(self._catalog.views[name])
-        for arrangement in (table._arrangement, *(index.arrangement for index in table._more)):
+        for arrangement in (relation_of(table).arrangement, *(index.arrangement for index in relation_of(table).more)):
             keep_snapshots(arrangement.trace)
-        table._dropped = True
-        self._definitions.remarks.forget(table._label)
-        self._core.access.forget("relation", table._label)
-        for name in [n for n, s in self._catalog.sequences.items() if s.owner[:1] == (table._label,)]:
+        relation_of(table).dropped = True
+        self._definitions.remarks.forget(relation_of(table).label)
+        self._core.access.forget("relation", relation_of(table).label)
+        for name in [n for n, s in self._catalog.sequences.items() if s.owner[:1] == (relation_of(table).label,)]:
             del self._catalog.sequences[name]
         self._core.constraints.noticed()
-        del tables[table._label]
+        del tables[relation_of(table).label]
         self._core.subscriptions.forget(table)
-        for hidden in [t for t in tables.values() if t._origin is table]:
-            del tables[hidden._label]
+        for hidden in [t for t in tables.values() if relation_of(t).origin is table]:
+            del tables[relation_of(hidden).label]
         self._core.clock.forget(table)
         self._core.runtime.builder.forget_plans_of(plan_of(table))
         self._definitions.free_unused()

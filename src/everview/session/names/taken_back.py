@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from everview.language.relation import relation_of
+
 if TYPE_CHECKING:
     from everview.session.core import Core
 
@@ -52,7 +54,7 @@ class _Before:
         self._access = core.access.roles, core.access.rights
         self._followed = core.subscriptions.followed()
         named = (*catalog.tables.values(), *catalog.views.values())
-        self._fields = [(each, {name: _copied(v) for name, v in vars(each).items()}) for each in named]
+        self._fields = [(each, {name: _copied(v) for name, v in vars(relation_of(each)).items()}) for each in named]
 
     def restore(self) -> None:
         """Have it all as it was."""
@@ -60,16 +62,17 @@ class _Before:
         known = {id(each) for each, _ in self._fields}
         for made in (*core.catalog.tables.values(), *core.catalog.views.values()):
             if id(made) not in known:
-                made._dropped = True
+                relation_of(made).dropped = True
         for book, before in self._books:
             book.clear()
             book.update(before)
         core.catalog.redeclarable = self._redeclarable
         for each, fields in self._fields:
-            moved = vars(each).get("_arrangement") is not fields.get("_arrangement") or each._dropped
-            vars(each).clear()
-            vars(each).update(fields)
-            if moved and each._subscribers:
+            relation = relation_of(each)
+            moved = relation.arrangement is not fields.get("arrangement") or relation.dropped
+            vars(relation).clear()
+            vars(relation).update(fields)
+            if moved and relation.subscribers:
                 core.subscriptions.watch(each)
         core.defaults.taken_back()
         core.clock.agenda.restore(self._ranked)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, LoopError, PlanError
 from everview.language.collection import Collection, check_names, common_owner
+from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.digest import digest
@@ -64,12 +65,25 @@ class Views:
             collection, plan = rewritten(core, collection, plan)
         view = self.declare(name, collection, index_by, history, plan, rule)
         if not transient:
-            names = tuple(c.name for c in view._columns)
-            meaning, why = digest(collection._meaning or collection._node), collection._plan_why
-            made = view._node, names, view._index, history, view._installed_at, plan, meaning, why, collection._calls
+            names = tuple(c.name for c in relation_of(view).columns)
+            meaning, why = (
+                digest(relation_of(collection).meaning or relation_of(collection).node),
+                relation_of(collection).plan_why,
+            )
+            made = (
+                relation_of(view).node,
+                names,
+                relation_of(view).index,
+                history,
+                relation_of(view).installed_at,
+                plan,
+                meaning,
+                why,
+                relation_of(collection).calls,
+            )
             with self._definitions.noting(view, ViewMade(name, *made)):
                 pass
-            core.access.made("relation", name, collection._bound)
+            core.access.made("relation", name, relation_of(collection).bound)
         return view
 
     def declare(
@@ -88,29 +102,29 @@ class Views:
         if history is not None:
             check_count("history", history, 0)
         self._check_collection(collection)
-        index = places_of("index_by", index_by, [c.name for c in collection._columns])
+        index = places_of("index_by", index_by, [c.name for c in relation_of(collection).columns])
         core.transactions.catch_up()
         kept = core.history if history is None else history
         try:
-            arrangement = self._definitions.install(collection._node, index, kept, plan)
+            arrangement = self._definitions.install(relation_of(collection).node, index, kept, plan)
         except LoopError as error:
             error.message = f"view {name!r}: {error.message}"
             raise
-        view = View(core, name, collection, collection._node, arrangement)
-        view._index = index
-        view._plan = plan
-        view._history = history
-        view._rule = rule
-        view._fallible = error_operators(core.runtime.dataflow, arrangement.operator)
+        view = View(core, name, collection, relation_of(collection).node, arrangement)
+        relation_of(view).index = index
+        relation_of(view).plan = plan
+        relation_of(view).history = history
+        relation_of(view).rule = rule
+        relation_of(view).fallible = error_operators(core.runtime.dataflow, arrangement.operator)
         self._catalog.views[name] = view
-        for node in collection._node.walk():
+        for node in relation_of(collection).node.walk():
             if isinstance(node, nodes.Table):
                 table: Table | None = self._catalog.table_of(node)
                 while table is not None:
-                    table._views.add(name)
-                    if table._partner is not None:
-                        table._partner._views.add(name)
-                    table = table._origin
+                    relation_of(table).views.add(name)
+                    if (partner := relation_of(table).partner) is not None:
+                        relation_of(partner).views.add(name)
+                    table = relation_of(table).origin
         return view
 
     def _check_collection(self, collection: Any) -> None:
@@ -126,8 +140,8 @@ class Views:
                 "E_SESSION", "the collection belongs to another session", "build it from this session's tables"
             )
         check_names(collection)
-        check_closed(collection._node)
-        for node in collection._node.walk():
+        check_closed(relation_of(collection).node)
+        for node in relation_of(collection).node.walk():
             if isinstance(node, nodes.Table) and node.id not in self._core.runtime.builder.tables:
                 raise PlanError(
                     "E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables"
@@ -135,21 +149,21 @@ class Views:
 
     def _same(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
         """A view that was found when the session was opened, if it is defined as it was."""
-        names = [c.name for c in view._columns]
+        names = [c.name for c in relation_of(view).columns]
         wanted = list(names_of("index_by", index_by))
         if (
             not isinstance(collection, Collection)
-            or [c.name for c in collection._columns] != names
-            or wanted != [names[i] for i in view._index]
+            or [c.name for c in relation_of(collection).columns] != names
+            or wanted != [names[i] for i in relation_of(view).index]
             or not self._catalog.defines(view, collection)
         ):
             raise PlanError(
                 "E_NAME",
-                f"view {view._name!r} exists with another definition",
-                f"use it as it is with db[{view._name!r}], drop it first, or choose another name",
+                f"view {relation_of(view).label!r} exists with another definition",
+                f"use it as it is with db[{relation_of(view).label!r}], drop it first, or choose another name",
             )
-        self._catalog.redeclarable.discard(view._name)
-        self._catalog.give(collection._node)
+        self._catalog.redeclarable.discard(relation_of(view).label)
+        self._catalog.give(relation_of(collection).node)
         return view
 
     @reads
@@ -158,26 +172,26 @@ class Views:
         core = self._core
         view._alive()
         core.transactions.catch_up()
-        self._catalog.redeclarable.discard(view._name)
-        if view._name.startswith(TRANSIENT):
+        self._catalog.redeclarable.discard(relation_of(view).label)
+        if relation_of(view).label.startswith(TRANSIENT):
             self.remove(view)
             self._definitions.collect()
         else:
-            core.access.may_own("relation", view._name)
+            core.access.may_own("relation", relation_of(view).label)
             core.transactions.refuse_supposed("views cannot be dropped")
-            core.runtime.backing.check_writable(f"view {view._name!r} cannot be dropped")
-            self._catalog.note(ViewDropped(view._name))
+            core.runtime.backing.check_writable(f"view {relation_of(view).label!r} cannot be dropped")
+            self._catalog.note(ViewDropped(relation_of(view).label))
             self.remove(view)
             self._definitions.free_unused()
 
     def remove(self, view: View) -> None:
         """A view goes; what only it needed is freed by `free_unused`."""
-        for arrangement in (view._arrangement, *(index.arrangement for index in view._more)):
+        for arrangement in (relation_of(view).arrangement, *(index.arrangement for index in relation_of(view).more)):
             keep_snapshots(arrangement.trace)
-        self._definitions.remarks.forget(view._name)
-        self._core.access.forget("relation", view._name)
-        view._dropped = True
-        del self._catalog.views[view._name]
+        self._definitions.remarks.forget(relation_of(view).label)
+        self._core.access.forget("relation", relation_of(view).label)
+        relation_of(view).dropped = True
+        del self._catalog.views[relation_of(view).label]
         self._core.subscriptions.forget(view)
         for table in self._catalog.tables.values():
-            table._views.discard(view._name)
+            relation_of(table).views.discard(relation_of(view).label)

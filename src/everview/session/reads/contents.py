@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from everview.session.core import Core
+    from everview.session.relations import KeptRelation
 
 Row = tuple[Any, ...]
 
@@ -35,8 +36,7 @@ class Contents(Collection):
     """A collection whose rows are there; a `Table` or a `View`."""
 
     _core: Core
-    _kind: str
-    """what it is called to people"""
+    _relation: KeptRelation
 
     def _now(self) -> Snapshot:
         """The present contents."""
@@ -122,15 +122,15 @@ class Contents(Collection):
         try:
             now = self._now()
             total = len(now)
-            first = f"{self._kind} {self._label}: {shown.counted(total)} at time {now.time}"
+            first = f"{self._relation.kind} {self._relation.label}: {shown.counted(total)} at time {now.time}"
             return f"{first}\n{now.text(n)}"
         except EverviewError as error:
-            columns = ", ".join(f"{c.name} {c.type!r}" for c in self._columns)
-            return f"{self._kind} {self._label} ({columns})\n{error}"
+            columns = ", ".join(f"{c.name} {c.type!r}" for c in self._relation.columns)
+            return f"{self._relation.kind} {self._relation.label} ({columns})\n{error}"
 
     def _repr_html_(self) -> str:
         try:
-            name = html.escape(f"{self._kind} {self._label}")
+            name = html.escape(f"{self._relation.kind} {self._relation.label}")
             return f"<p><b>{name}</b></p>{self._now()._repr_html_()}"
         except EverviewError as error:  # a notebook shows them better than a traceback
             return f"<p>{html.escape(str(error))}</p>"

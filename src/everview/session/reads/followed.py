@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from everview.codes.codec import Codec
 from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.lending import is_guest
-from everview.dataflow.operators import Arrangement
 from everview.errors import CompactedError, InputError
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
@@ -28,26 +25,8 @@ from everview.session.reads.contents import Contents, Row
 from everview.session.reads.snapshot import check_time, consolidated, in_order
 
 
-@dataclass
-class Index:
-    """A further arrangement of a table or view, for look-ups by some columns; CREATE INDEX gives it a name."""
-
-    keys: tuple[int, ...]
-    arrangement: Arrangement
-    name: str = ""
-
-
 class Followed(Contents):
     """A table or a view, as something that changes."""
-
-    _arrangement: Arrangement
-    _codec: Codec
-    _installed_at: int
-    """the time when it was made: nothing is known of times before"""
-    _subscribers: list[Subscriber]
-    _dropped: bool
-    _more: list[Index]
-    """further indexes"""
 
     def _alive(self) -> None:
         raise NotImplementedError
@@ -63,7 +42,7 @@ class Followed(Contents):
         check_time("changes", since)
         self._refuse_errors()
         columns, times, diffs = self._changes(since)
-        rows = self._codec.decode_rows(columns)
+        rows = self._relation.codec.decode_rows(columns)
         return list(zip(rows, times.tolist(), diffs.tolist(), strict=True))
 
     @reads
@@ -71,23 +50,25 @@ class Followed(Contents):
         """Codes, times and diffs of all changes after a time, in time order."""
         self._alive()
         self._core.transactions.catch_up()
-        trace = self._arrangement.trace
-        self._core.runtime.sync(self._arrangement.operator)
-        if since < trace.since and trace.since > self._installed_at:
+        trace = self._relation.arrangement.trace
+        self._core.runtime.sync(self._relation.arrangement.operator)
+        if since < trace.since and trace.since > self._relation.installed_at:
             raise CompactedError(
                 "E_COMPACTED",
                 f"changes since {since} are no longer known: history starts at {trace.since}",
                 "keep more history with ev.connect(history=...) or db.view(..., history=...)",
             )
-        batch = read.collect(trace.address, NO_SINCE if since < self._installed_at else since, self._core.time, 1)
+        batch = read.collect(
+            trace.address, NO_SINCE if since < self._relation.installed_at else since, self._core.time, 1
+        )
         columns, times, diffs = batch_arrays(batch, trace.cols)
         read.release(batch)
-        rows = in_order(columns, self._arrangement.order)
+        rows = in_order(columns, self._relation.arrangement.order)
         if (supposed := self._core.transactions.supposed()) is not None:
             more, counts = supposed.future(self)
             rows, diffs = np.hstack([rows, more]), np.concatenate([diffs, counts])
             times = np.concatenate([times, np.full(len(counts), self._core.time + 1)])
-        timed, diffs = consolidated(np.concatenate([np.maximum(times, self._installed_at)[None], rows]), diffs)
+        timed, diffs = consolidated(np.concatenate([np.maximum(times, self._relation.installed_at)[None], rows]), diffs)
         return timed[1:], timed[0], diffs
 
     def subscribe(self, function: Callable[[Batch], Any] | None = None, *, snapshot: bool = True) -> Any:
@@ -113,7 +94,9 @@ class Followed(Contents):
     def _subscribe(self, subscriber: Subscriber, first: Callable[[Batch], Any] | None = None) -> Subscriber:
         """Tell a subscriber of what comes, and first what is there."""
         self._alive()
-        self._core.transactions.refuse_supposed(f"{self._kind} {self._label!r} cannot be subscribed to")
+        self._core.transactions.refuse_supposed(
+            f"{self._relation.kind} {self._relation.label!r} cannot be subscribed to"
+        )
         alone = nullcontext() if is_guest() else self._core.writing  # nor does one whose step waits for this guest
         with alone:  # no other thread's transaction falls between what is there and what comes
             self._core.transactions.catch_up()
@@ -122,19 +105,21 @@ class Followed(Contents):
                 if len(present):
                     first(present)
             self._core.subscriptions.watch(self)
-            self._subscribers = [*self._subscribers, subscriber]
+            self._relation.subscribers = [*self._relation.subscribers, subscriber]
         return subscriber
 
     def _present(self) -> Batch:
         """The present contents as a change."""
         now = self._now()
-        return Batch(now.time, self._codec, *now._contents())
+        return Batch(now.time, self._relation.codec, *now._contents())
 
     def _batches(self, captured: Captured) -> list[Batch]:
         """The changes of a step, one batch per time."""
         columns, times, diffs = captured
-        columns = in_order(columns, self._arrangement.order)
+        columns = in_order(columns, self._relation.arrangement.order)
         return [
-            Batch(int(time), self._codec, np.ascontiguousarray(columns[:, times == time]), diffs[times == time])
+            Batch(
+                int(time), self._relation.codec, np.ascontiguousarray(columns[:, times == time]), diffs[times == time]
+            )
             for time in np.unique(times)
         ]

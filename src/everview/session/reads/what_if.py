@@ -34,6 +34,7 @@ from everview.expr.evaluate import ERRORS
 from everview.kernels import make
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE, TRACE_COUNT
+from everview.language.relation import relation_of
 from everview.runtime.base import Change, ChangeSet
 from everview.runtime.captures import Supposed
 from everview.session.changes.transactions import Supposition, Transaction
@@ -172,10 +173,10 @@ class WhatIf:
         answer = self._asked()
         what = answer.of(name)
         answer.refuse_errors(what)
-        change = answer.change(what._arrangement)
+        change = answer.change(relation_of(what).arrangement)
         if change is None:
             return []
-        return list(zip(what._codec.decode_rows(change.columns), change.diffs.tolist(), strict=True))
+        return list(zip(relation_of(what).codec.decode_rows(change.columns), change.diffs.tolist(), strict=True))
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -248,7 +249,11 @@ class WhatIf:
         staged = ChangeSet()
         for how, name, rows in self._given:
             table = core.catalog.tables[name]
-            if table._dropped or how == "upsert" or (how == "insert" and (table._key or core.catalog.defaults)):
+            if (
+                relation_of(table).dropped
+                or how == "upsert"
+                or (how == "insert" and (relation_of(table).key or core.catalog.defaults))
+            ):
                 return None
             staged.append((table, table._codes(rows), 1 if how == "insert" else -1))
         return staged
@@ -273,10 +278,10 @@ class WhatIf:
     def contents(self, what: Followed) -> Snapshot:
         """A table's or view's contents, as they would be."""
         answer, core = self._current(), self._core
-        change = answer.change(what._arrangement)
+        change = answer.change(relation_of(what).arrangement)
         if isinstance(what, View):
             answer.refuse_errors(what)
-        snapshot = Snapshot(core, what._arrangement, what._codec, core.runtime.dataflow.time)
+        snapshot = Snapshot(core, relation_of(what).arrangement, relation_of(what).codec, core.runtime.dataflow.time)
         if change is not None:
             snapshot._copy = _together(snapshot._contents(), change)
         return snapshot
@@ -297,14 +302,14 @@ class WhatIf:
 
     def future(self, what: Followed) -> tuple[np.ndarray, np.ndarray]:
         """What would change in a table or view: codes in its order of columns, and diffs."""
-        none = np.empty((what._arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
-        return self._current().change(what._arrangement) or none
+        none = np.empty((relation_of(what).arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
+        return self._current().change(relation_of(what).arrangement) or none
 
     def change_of(self, view: View, row: Sequence[int]) -> int:
         """How much more often a row, given as the codes of its columns, or of the first of them, would be in a view."""
         answer = self._asked()
         answer.refuse_errors(view)
-        change = answer.change(view._arrangement)
+        change = answer.change(relation_of(view).arrangement)
         if change is None:
             return 0
         mine = (change.columns[: len(row)] == np.array(row, dtype=np.int64)[:, None]).all(axis=0)
@@ -371,7 +376,9 @@ class _Answer:
     def changed(self) -> list[tuple[str, np.ndarray]]:
         """The same, with the diffs of the rows that come and go."""
         named = self._overview.named
-        found = {name: self._found.get(named[name]._arrangement.operator.number) for name in self.names_changed()}
+        found = {
+            name: self._found.get(relation_of(named[name]).arrangement.operator.number) for name in self.names_changed()
+        }
         return [(name, captured.diffs) for name, captured in found.items() if captured is not None]
 
     def change(self, arrangement: Arrangement) -> _Change | None:
@@ -398,7 +405,7 @@ class _Answer:
             told = ", ".join(f"{text} ({n})" for text, n in errors)
             raise RowErrors(
                 "E_ROWS",
-                f"view {what._label!r} would hold rows that could not be computed: {told}",
+                f"view {relation_of(what).label!r} would hold rows that could not be computed: {told}",
                 "guard the expression with when(...); errors() of what_if lists them",
             )
 

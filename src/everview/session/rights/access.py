@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
+from everview.language.relation import relation_of
 from everview.session import doors
 from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.names.entries import AccessSet
@@ -240,9 +241,9 @@ class Access:
 
     def may_change(self, table: Table, rows: Any, diff: int) -> None:
         """Refuse to stage rows."""
-        name = table._label
+        name = relation_of(table).label
         who = self.acting()
-        if who is None or name.startswith(RESERVED_PREFIX) or table._origin is not None:
+        if who is None or name.startswith(RESERVED_PREFIX) or relation_of(table).origin is not None:
             return
         self._may_change(name, who, COMMAND.get(), diff)
         self.check_rows(rows.shape[1] if hasattr(rows, "shape") else len(rows))
@@ -295,7 +296,10 @@ class Access:
         for name in self.owned(role):
             one: Any = catalog.tables.get(name) or catalog.views.get(name)
             if one is not None:
-                size += sum(measure(a.operator)[2] for a in (one._arrangement, *(i.arrangement for i in one._more)))
+                size += sum(
+                    measure(a.operator)[2]
+                    for a in (relation_of(one).arrangement, *(i.arrangement for i in relation_of(one).more))
+                )
         return size
 
     def check_rows(self, count: int) -> None:

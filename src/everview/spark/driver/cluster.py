@@ -29,6 +29,7 @@ from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
 from everview.errors import InputError
+from everview.language.relation import relation_of
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import RemoteTarget
@@ -383,9 +384,9 @@ class SparkCluster:
         table = target.table
         place = Target(
             self._store.files,
-            table._id,
-            table._arrangement,
-            table._key,
+            relation_of(table).id,
+            relation_of(table).arrangement,
+            relation_of(table).key,
             self.shards,
             target.until,
             target.settle(),

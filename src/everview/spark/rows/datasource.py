@@ -39,6 +39,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from everview.errors import InputError
 from everview.io.inbox import Inbox
+from everview.language.relation import relation_of
 from everview.session.changes.batch import with_times
 from everview.session.view import View
 from everview.spark.rows.frames import instants
@@ -175,7 +176,7 @@ class Changes(DataSourceStreamReader):
                 columns, times, diffs = view._changes(partition.start)
                 kept = times <= partition.end
                 columns, times, diffs = np.ascontiguousarray(columns[:, kept]), times[kept], diffs[kept]
-            table = with_times(view._codec.to_arrow(columns), times, diffs)
+            table = with_times(relation_of(view).codec.to_arrow(columns), times, diffs)
             yield from instants(table).to_batches(max_chunksize=65_536)
 
     def commit(self, end: dict[str, int]) -> None:

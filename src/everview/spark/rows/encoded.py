@@ -21,6 +21,7 @@ from everview.errors import EverviewError, InputError
 from everview.expr.nodes import Expr
 from everview.io.events import EXTRA, Told, applied
 from everview.io.source import Bad
+from everview.language.relation import relation_of
 from everview.runtime.base import AbsentRows, RemoteRows, in_table_order
 from everview.runtime.sharded import batcher_rows
 from everview.session.changes.current_rows import Counted, current, last_of_each, records, stored
@@ -86,8 +87,14 @@ class EncodedRows(RemoteRows):
     """codes that follow those of every row in the files"""
 
     def dated(self, table: Table, until: int) -> EncodedRows:
-        operator = table._arrangement.operator.number
-        return replace(self, table=table._id, operator=operator, order=table._arrangement.order, more=(until,))
+        operator = relation_of(table).arrangement.operator.number
+        return replace(
+            self,
+            table=relation_of(table).id,
+            operator=operator,
+            order=relation_of(table).arrangement.order,
+            more=(until,),
+        )
 
     def take(self, part: Part, cols: int) -> None:
         """Add what a task made; tasks come in the order of their rows."""

@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from everview.errors import EverviewError
 from everview.expr.nodes import Literal
+from everview.language.relation import relation_of
 from everview.sql.answers.parameters import Learned, Parameters
 from everview.sql.ddl import schemas
 from everview.sql.scalar import names
@@ -175,4 +176,4 @@ def _columns(sql: Statements, target: Any) -> dict[str, DataType]:
     schema = dict.get(target.args, "db")
     name = _name(target) if schema is None else f"{_name(schema)}.{_name(target)}"
     table = sql.core.catalog.tables.get(schemas.found(sql.core, name, sql.session.tables))
-    return {} if table is None else {c.name: c.type for c in table._columns}
+    return {} if table is None else {c.name: c.type for c in relation_of(table).columns}

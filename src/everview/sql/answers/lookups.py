@@ -18,6 +18,7 @@ from everview.codes.values import encode_value
 from everview.dataflow.operators import Arrangement
 from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
@@ -47,14 +48,17 @@ class LookUp:
         columns, counts = read_codes(core.runtime, self.arrangement, self.start, core.runtime.dataflow.time)
         if int(counts.sum()) > MOST_ROWS:
             return None
-        rows = self.of._codec.decode_rows(columns)
+        rows = relation_of(self.of).codec.decode_rows(columns)
         repeated = (row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n))
-        return plan.Constant(tuple(map(tuple, repeated)), self.of._node.types)
+        return plan.Constant(tuple(map(tuple, repeated)), relation_of(self.of).node.types)
 
     def __str__(self) -> str:
-        names = ", ".join(self.of._columns[c].name for c in self.arrangement.order[: len(self.start)])
-        by = next((f"the index {i.name}" for i in self.of._more if i.arrangement is self.arrangement and i.name), "")
-        return f"look-up: {self.of._label} by {names}, in {by or 'an index that is kept'}"
+        names = ", ".join(relation_of(self.of).columns[c].name for c in self.arrangement.order[: len(self.start)])
+        by = next(
+            (f"the index {i.name}" for i in relation_of(self.of).more if i.arrangement is self.arrangement and i.name),
+            "",
+        )
+        return f"look-up: {relation_of(self.of).label} by {names}, in {by or 'an index that is kept'}"
 
 
 def done(core: Core, node: plan.Node) -> plan.Node:
@@ -65,7 +69,7 @@ def done(core: Core, node: plan.Node) -> plan.Node:
     for filtered, found in planned(core, node):
         rows = found.rows(core)
         if rows is not None:
-            new[filtered] = substituted(filtered, {found.of._node: rows})
+            new[filtered] = substituted(filtered, {relation_of(found.of).node: rows})
     return substituted(node, new) if new else node
 
 
@@ -73,8 +77,10 @@ def planned(core: Core, node: plan.Node) -> Iterator[tuple[plan.Node, LookUp]]:
     """The filters of a plan whose rows can be looked up, outermost first."""
     if not isinstance(core.runtime, EmbeddedRuntime) or core.transactions.queued:
         return
-    contents: dict[plan.Node, Followed] = {v._node: v for v in core.catalog.views.values() if not v._fallible}
-    contents.update({t._node: t for t in core.catalog.tables.values()})
+    contents: dict[plan.Node, Followed] = {
+        relation_of(v).node: v for v in core.catalog.views.values() if not relation_of(v).fallible
+    }
+    contents.update({relation_of(t).node: t for t in core.catalog.tables.values()})
     inside: set[plan.Node] = set()
     for each in node.walk():
         if not isinstance(each, plan.Filter) or each in inside:
@@ -108,9 +114,9 @@ def _found(core: Core, of: Followed, given: dict[int, int]) -> LookUp | None:
     """The arrangement that has most of the given columns first."""
     if not given:
         return None
-    kept = core.runtime.builder.arrangements.get((of._node, ()), [])
+    kept = core.runtime.builder.arrangements.get((relation_of(of).node, ()), [])
     best: LookUp | None = None
-    for arrangement in [of._arrangement, *(i.arrangement for i in of._more), *kept]:
+    for arrangement in [relation_of(of).arrangement, *(i.arrangement for i in relation_of(of).more), *kept]:
         start: list[int] = []
         for column in arrangement.order:
             if column not in given:

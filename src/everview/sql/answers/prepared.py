@@ -12,6 +12,7 @@ from everview.codes.codec import Codec
 from everview.errors import InputError, RowErrors, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.session.changes.turns import writes
@@ -127,9 +128,9 @@ class Prepared:
         """The codes of the answer for values, and how often each row is there."""
         self._view._alive()
         self._ask(row)
-        if self._view._fallible and self._view._errors_now():
+        if relation_of(self._view).fallible and self._view._errors_now():
             return self._alone(row)
-        arrangement = self._view._arrangement
+        arrangement = relation_of(self._view).arrangement
         start = tuple(row[c] for c in arrangement.order[: len(row)])
         return present_codes(self._core, arrangement, start)
 
@@ -138,9 +139,9 @@ class Prepared:
         from the rows of all. If they do, that is an error, which shows nobody else's rows.
         """
         given = plan.Constant((self._codec.decode_row(row),), tuple(self._types.values()))
-        node = substituted(self._query.node, {self._values._node: given})
+        node = substituted(self._query.node, {relation_of(self._values).node: given})
         columns = [Column(f"c{i}", t) for i, t in enumerate(node.types)]
-        parents = [t for t in self._core.catalog.tables.values() if t._node in set(node.walk())]
+        parents = [t for t in self._core.catalog.tables.values() if relation_of(t).node in set(node.walk())]
         try:
             codes = asking.rows(
                 self._session, node, lambda: Collection(node, columns, self._core, parents=parents), None
@@ -182,17 +183,17 @@ class Prepared:
         if compiler.by_size:
             compiler = Compiler(self._session, source, standing=True)
             compiler.by_text = True
-            collection._meaning = self._compiled(compiler, source, written).node
-        collection._bound = dict(compiler.claims)
+            relation_of(collection).meaning = self._compiled(compiler, source, written).node
+        relation_of(collection).bound = dict(compiler.claims)
         index = [c.name for c in columns[: len(self._types)]]
         asked = source.notes.plan or getattr(self._core.attached.get("sql"), "plan", None)
         how = choice.how_to_join(query.node, asked)
-        collection._plan_why = choice.why(how, asked)
+        relation_of(collection).plan_why = choice.why(how, asked)
         return query, self._session.view(self.name, collection, index_by=index, plan=how)
 
     def _compiled(self, compiler: Compiler, source: Source, node: exp.Expr) -> Query:
         compiler.parameters = Parameters(self._types)
-        return compiler.query(node, {}, compiler.parameters.place(self._values._node, source))
+        return compiler.query(node, {}, compiler.parameters.place(relation_of(self._values).node, source))
 
 
 def _one_query(text: str, dialect: str) -> tuple[Source, exp.Expr]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import ColumnRef, Expr
+from everview.language.relation import relation_of
 from everview.sql.clock import timed, truths
 from everview.sql.scalar.scalars import Scalars, conjuncts
 from everview.sql.select.grouping import aggregates_in
@@ -131,7 +132,7 @@ def _tick(clause: FromClause, units: list[tuple[exp.Expr, str]]) -> None:
     for unit in dict.fromkeys(unit for _, unit in units):
         table = truths.tick_table(clause.compiler, unit)
         at = _starts(clause)[-1]
-        clause.leaves.append(Relation(table._node, (HIDDEN_FIELD,)))
+        clause.leaves.append(Relation(relation_of(table).node, (HIDDEN_FIELD,)))
         for node, wanted in units:
             if wanted == unit:
-                clause.placed[id(node)] = truths.tick_value(ColumnRef(table._node.types[0], at), node)
+                clause.placed[id(node)] = truths.tick_value(ColumnRef(relation_of(table).node.types[0], at), node)

@@ -20,6 +20,7 @@ from sqlglot import exp
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.clock.temporal import Term
@@ -203,13 +204,13 @@ def passing(compiler: Compiler, node: plan.Node, wanted: tuple[Term, ...], at: e
         below = tuple(Term(t.expr.remap(mapping), t.side) for t in wanted)
         return plan.Project(passing(compiler, node.child, below, at), node.exprs)
     table = compiler.core.catalog.table_of(node) if isinstance(node, plan.Table) else None
-    if table is None or table._origin is not None:
+    if table is None or relation_of(table).origin is not None:
         raise compiler.source.refuse(
             at, "now() is compared with something that is no column of a base table", "filter the table itself by now()"
         )
     mirror = compiler.core.clock.passing(table, wanted)
-    compiler.used[mirror._label] = None
-    return mirror._node
+    compiler.used[relation_of(mirror).label] = None
+    return relation_of(mirror).node
 
 
 def window(compiler: Compiler, node: exp.Table, relation: Relation, spec: TableWindow) -> Relation:
@@ -217,7 +218,7 @@ def window(compiler: Compiler, node: exp.Table, relation: Relation, spec: TableW
     table = compiler.core.catalog.tables.get(
         schemas.found(compiler.core, schemas.written(node), compiler.session.tables)
     )
-    if table is None or relation.node != table._node:
+    if table is None or relation.node != relation_of(table).node:
         raise compiler.source.refuse(node, "windows are on base tables", "apply it to the tables of the view")
     if not compiler.standing:
         raise compiler.source.refuse(
@@ -227,17 +228,17 @@ def window(compiler: Compiler, node: exp.Table, relation: Relation, spec: TableW
         mirror = compiler.core.clock.latest(table, spec.tuples, _positions(compiler, node, table, spec.partition))
     else:
         mirror = compiler.core.clock.aging(table, spec.microseconds)
-    compiler.used[mirror._label] = None
-    return Relation(joins.take(mirror._node, range(len(relation.fields))), relation.fields)
+    compiler.used[relation_of(mirror).label] = None
+    return Relation(joins.take(relation_of(mirror).node, range(len(relation.fields))), relation.fields)
 
 
 def _positions(compiler: Compiler, node: exp.Table, table: Table, given: tuple[str, ...]) -> tuple[int, ...]:
-    have = [c.name for c in table._columns]
+    have = [c.name for c in relation_of(table).columns]
     found = [names.spelled(name, have) for name in given]
     for name in found:
         if name not in have:
             raise compiler.source.error(
-                node, "E_COLUMN", f"{table._label} has no column {name}", did_you_mean(name, have)
+                node, "E_COLUMN", f"{relation_of(table).label} has no column {name}", did_you_mean(name, have)
             )
     return tuple(dict.fromkeys(have.index(name) for name in found))
 

@@ -22,6 +22,7 @@ from sqlglot import exp
 from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.clock.flags import UNITS, ClockFlags, Ticks
 from everview.sql.clock import timed
@@ -110,7 +111,7 @@ def tick_table(compiler: Compiler, unit: str) -> Table:
     if found is None:
         found = Ticks(core, unit)
         core.definitions.follow(found)
-    compiler.used[found.mirror._label] = None
+    compiler.used[relation_of(found.mirror).label] = None
     return found.mirror
 
 
@@ -128,8 +129,8 @@ def flagged(compiler: Compiler, node: plan.Node, moments: tuple[Expr, ...], at: 
     if found is None:
         found = ClockFlags(core, table, tuple(wanted))
         core.definitions.follow(found)
-    compiler.used[found.mirror._label] = None
-    return base_tables.rebuilt(node, found.mirror._node, len(moments))
+    compiler.used[relation_of(found.mirror).label] = None
+    return base_tables.rebuilt(node, relation_of(found.mirror).node, len(moments))
 
 
 # ------------------------------------------------------------------------------------------------- atoms

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import Expr
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.clock.watermarks import ClosedWindows, Watermark
@@ -42,13 +43,13 @@ def closed(compiler: Compiler, made: plan.Node, below: plan.Node, moment: Expr, 
     if watermark is None or watermark.time != time:
         raise compiler.source.refuse(
             at,
-            f"EMIT ON WINDOW CLOSE needs a watermark for the windows' time in {table._label}",
+            f"EMIT ON WINDOW CLOSE needs a watermark for the windows' time in {relation_of(table).label}",
             "CREATE TABLE ... (..., WATERMARK FOR ts AS ts - INTERVAL '5 seconds')",
         )
     mirror = _closing(compiler.core, table, tuple(wanted), strict)
-    compiler.used[mirror._label] = None
+    compiler.used[relation_of(mirror).label] = None
     width = len(made.types)
-    return joins.take(plan.Join(made, mirror._node, (width - 1,), (0,)), range(width))
+    return joins.take(plan.Join(made, relation_of(mirror).node, (width - 1,), (0,)), range(width))
 
 
 def _closing(core: Core, table: Table, ends: tuple[Expr, ...], strict: bool) -> Table:

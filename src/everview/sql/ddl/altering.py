@@ -23,6 +23,7 @@ from everview.errors import EverviewError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.expr.resolve import Column
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.changes.defaults import DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
 from everview.session.names.entries import DefaultSet
@@ -122,8 +123,10 @@ class _Alteration:
         self.words = words
         self.found = found
         self.source: Source = sql.placed(statement.source())
-        self.columns = [_Column(c.name, c.type, ColumnRef(c.type, i)) for i, c in enumerate(found._columns)]
-        self.key = [found._columns[k].name for k in found._key] if isinstance(found, Table) else []
+        self.columns = [_Column(c.name, c.type, ColumnRef(c.type, i)) for i, c in enumerate(relation_of(found).columns)]
+        self.key = (
+            [relation_of(found).columns[k].name for k in relation_of(found).key] if isinstance(found, Table) else []
+        )
         self.gone: list[str] = []
         """views that go with columns"""
         self.dropped: list[Rule] = []
@@ -134,7 +137,7 @@ class _Alteration:
         """what is done when the columns are as they are to be"""
         self.added: list[str] = []
         """names of constraints that are added"""
-        self.before = sql.core.constraints.rules(found._label)
+        self.before = sql.core.constraints.rules(relation_of(found).label)
 
     def read(self) -> Callable[[], None]:
         """Read the actions; gives what is to be done."""
@@ -161,14 +164,14 @@ class _Alteration:
         gone = [name for name in dict.fromkeys(self.gone) if name in core.catalog.views]
         names = [c.name for c in self.columns]
         key = tuple(names.index(k) for k in self.key)
-        same = [(c.name, c.type) for c in table._columns] == [(c.name, c.type) for c in self.columns]
-        same = same and key == table._key and all(_is_same(c.value, i) for i, c in enumerate(self.columns))
+        same = [(c.name, c.type) for c in relation_of(table).columns] == [(c.name, c.type) for c in self.columns]
+        same = same and key == relation_of(table).key and all(_is_same(c.value, i) for i, c in enumerate(self.columns))
         lost = [] if same else [n for n in core.definitions.altering.without_history(table) if n not in gone]
         with all_or_nothing(core), core.catalog.together():
             for rule in dict.fromkeys([*self.dropped, *self.remade]):
                 core.definitions.guards.drop(rule)
             if not same:
-                node = plan.Project(table._node, tuple(c.value for c in self.columns))
+                node = plan.Project(relation_of(table).node, tuple(c.value for c in self.columns))
                 columns = [Column(c.name, c.type) for c in self.columns]
                 core.definitions.altering.alter(table, node, columns, key, gone)
             for rule in dict.fromkeys(self.remade):
@@ -176,7 +179,7 @@ class _Alteration:
             for say in self.said:
                 say()
         if lost:
-            told = f"ALTER TABLE {table._label}: earlier times of {', '.join(lost)} cannot be read any more"
+            told = f"ALTER TABLE {relation_of(table).label}: earlier times of {', '.join(lost)} cannot be read any more"
             self.source.notes.notices.append(told)
 
     def _make_again(self, rule: Rule) -> None:
@@ -196,12 +199,12 @@ class _Alteration:
         if words.next_is("TO"):
             at = words.at
             new = words.name("a new name")
-            schema = self.found._label.rpartition(".")[0]
+            schema = relation_of(self.found).label.rpartition(".")[0]
             full = f"{schema}.{new}" if schema and "." not in new else new
             if spelled(full, self._names()) in self.sql.session:
                 words.at = at
                 raise words.error(f"the name {new} is taken", "choose another, or DROP it first", "E_NAME")
-            return lambda: altering.rename(self.found._label, full)
+            return lambda: altering.rename(relation_of(self.found).label, full)
         words.next_is("COLUMN")
         old = self._place()
         words.need("TO")
@@ -210,9 +213,11 @@ class _Alteration:
         names = [c.name for c in self.columns]
         if new.lower() in (n.lower() for i, n in enumerate(names) if i != old):
             words.at = at
-            raise words.error(f"{self.found._label} has a column {new} already", "choose another name", "E_DUPLICATE")
+            raise words.error(
+                f"{relation_of(self.found).label} has a column {new} already", "choose another name", "E_DUPLICATE"
+            )
         names[old] = new
-        return lambda: altering.rename_columns(self.found._label, tuple(names))
+        return lambda: altering.rename_columns(relation_of(self.found).label, tuple(names))
 
     def _set_plan(self, view: View) -> Callable[[], None]:
         words = self.words
@@ -238,11 +243,11 @@ class _Alteration:
         if schema not in there:
             words.at = at
             raise words.error(f"there is no schema {name}", did_you_mean(name, there), "E_NAME")
-        last = self.found._label.rpartition(".")[2]
+        last = relation_of(self.found).label.rpartition(".")[2]
         new = last if schema == schemas.PUBLIC else f"{schema}.{last}"
         if new in self.sql.session:
             raise words.error(f"the name {new} is taken", "rename it first", "E_NAME")
-        return lambda: self.sql.core.definitions.altering.rename(self.found._label, new)
+        return lambda: self.sql.core.definitions.altering.rename(relation_of(self.found).label, new)
 
     def _place(self) -> int:
         """The column that is named next."""
@@ -252,7 +257,7 @@ class _Alteration:
         exact = spelled(name, names)
         if exact not in names:
             self.words.at = at
-            what = f"{self.found._label} has no column {name}"
+            what = f"{relation_of(self.found).label} has no column {name}"
             raise self.words.error(what, did_you_mean(name, names), "E_COLUMN")
         return names.index(exact)
 
@@ -295,13 +300,17 @@ class _Alteration:
             return
         if taken:
             words.at = start
-            raise words.error(f"{self.found._label} has a column {name} already", "choose another name", "E_DUPLICATE")
+            raise words.error(
+                f"{relation_of(self.found).label} has a column {name} already", "choose another name", "E_DUPLICATE"
+            )
         said = self._declared(text, start)
         declared = said.schema[name]
         if said.key:
             if self.key:
                 words.at = start
-                raise words.error(f"{self.found._label} already has a key", "DROP CONSTRAINT first", "E_KEY")
+                raise words.error(
+                    f"{relation_of(self.found).label} already has a key", "DROP CONSTRAINT first", "E_KEY"
+                )
             self.key = [name]
         self.columns.append(_Column(name, declared, self._first_value(said, name, declared, start)))
         if not said.plain:
@@ -315,13 +324,15 @@ class _Alteration:
         found = heard(text)
         source = replace(self.source, text=f"SELECT {found.text}", known=None)
         if found.kind in (IDENTITY, IDENTITY_ALWAYS) or volatile.is_volatile(missing.parsed(found.text)):
-            if len(self.sql.core.catalog.tables[self.found._label]):
+            if len(self.sql.core.catalog.tables[relation_of(self.found).label]):
                 self.words.at = start
                 hint = "add the column without it, UPDATE it, then ALTER COLUMN ... SET DEFAULT"
                 raise self.words.error("each row that is there would need a value of its own", hint, "E_UNSUPPORTED")
             return Literal(declared.optional(), None)
-        fields = tuple(Field(c.name, self.found._label.rpartition(".")[2]) for c in self.found._columns)
-        scope = Scope(Relation(self.found._node, fields), source)
+        fields = tuple(
+            Field(c.name, relation_of(self.found).label.rpartition(".")[2]) for c in relation_of(self.found).columns
+        )
+        scope = Scope(Relation(relation_of(self.found).node, fields), source)
         bound = Scalars(Compiler(self.sql.session, source), scope, {}).bind(missing.parsed(found.text).copy())
         return missing.fitted(bound, declared.optional(declared.nullable or bound.type.nullable), exp.Null(), source)
 
@@ -330,7 +341,7 @@ class _Alteration:
         may be in other places.
         """
         self.added += [w.rule.name for w in said.wanted]
-        label = self.found._label
+        label = relation_of(self.found).label
 
         def keep() -> None:
             table = self.sql.core.catalog.tables[label]
@@ -374,12 +385,12 @@ class _Alteration:
     def _so_far(self, table: Table) -> Table:
         """The table as the actions before have it, for what is said about its columns; nothing is read from it."""
         columns = [Column(c.name, c.type) for c in self.columns]
-        if columns == [Column(c.name, c.type) for c in table._columns]:
+        if columns == [Column(c.name, c.type) for c in relation_of(table).columns]:
             return table
         names = [c.name for c in columns]
         key = tuple(names.index(k) for k in self.key)
         node = plan.Table(-1, tuple(c.type for c in columns), key)
-        return Table(self.sql.core, table._label, columns, node, key)
+        return Table(self.sql.core, relation_of(table).label, columns, node, key)
 
     def _drop_column(self) -> None:
         words = self.words
@@ -400,27 +411,31 @@ class _Alteration:
         column = self.columns[place]
         if len(self.columns) == 1:
             words.at = at
-            raise words.error(f"{column.name} is the only column of {self.found._label}", "DROP TABLE", "E_EMPTY")
+            raise words.error(
+                f"{column.name} is the only column of {relation_of(self.found).label}", "DROP TABLE", "E_EMPTY"
+            )
         users = self._users(column)
         if column.name in self.key:
             users = sorted({*users, *self._all_users()})
             self.key = []
         users = self._without_own(users, column.name, cascade)
-        self._give_up(users, cascade, at, f"the column {column.name} of {self.found._label}")
+        self._give_up(users, cascade, at, f"the column {column.name} of {relation_of(self.found).label}")
         del self.columns[place]
 
     def _without_own(self, users: list[str], column: str, cascade: bool) -> list[str]:
         """Constraints that a column takes along: those of its table, with CASCADE those of others; the rest."""
         left: list[str] = []
         for name in users:
-            rule = self.sql.core.catalog.views[name]._rule
+            rule = relation_of(self.sql.core.catalog.views[name]).rule
             if rule is None:
                 left.append(name)
             elif is_generated(rule) and rule.columns[0] != column and column in rule.columns:
                 left.append(f"the generated column {rule.columns[0]}")
-            elif rule.reads(self.found._label, column) and (rule.table == self.found._label or cascade):
+            elif rule.reads(relation_of(self.found).label, column) and (
+                rule.table == relation_of(self.found).label or cascade
+            ):
                 self.dropped.append(rule)
-            elif rule.reads(self.found._label, column):
+            elif rule.reads(relation_of(self.found).label, column):
                 left.append(f"{rule.table} (constraint {rule.name})")
         return left
 
@@ -431,7 +446,7 @@ class _Alteration:
         return self.sql.core.definitions.altering.readers(self.found, column.value.index)
 
     def _all_users(self) -> list[str]:
-        return sorted(self.found._views) if isinstance(self.found, Table) else []
+        return sorted(relation_of(self.found).views) if isinstance(self.found, Table) else []
 
     def _give_up(self, users: list[str], cascade: bool, at: int, what: str) -> None:
         if users and not cascade:
@@ -449,7 +464,9 @@ class _Alteration:
         if self.key:
             words.at = at
             raise words.error(
-                f"{self.found._label} already has a key: ({', '.join(self.key)})", _drop_hint(self.found), "E_KEY"
+                f"{relation_of(self.found).label} already has a key: ({', '.join(self.key)})",
+                _drop_hint(self.found),
+                "E_KEY",
             )
         words.need("(")
         places = [self._place()]
@@ -471,11 +488,13 @@ class _Alteration:
         name = words.name("the constraint's name")
         cascade = words.next_is("CASCADE")
         words.next_is("RESTRICT")
-        last = self.found._label.rpartition(".")[2]
+        last = relation_of(self.found).label.rpartition(".")[2]
         if name.lower() == f"{last}_pkey".lower() and self.key:
             referring = [f"{r.table} (constraint {r.name})" for r in self._referring({*self.key})]
-            plain = [u for u in self._all_users() if self.sql.core.catalog.views[u]._rule is None]
-            self._give_up(plain if cascade else [*plain, *referring], cascade, at, f"the key of {self.found._label}")
+            plain = [u for u in self._all_users() if relation_of(self.sql.core.catalog.views[u]).rule is None]
+            self._give_up(
+                plain if cascade else [*plain, *referring], cascade, at, f"the key of {relation_of(self.found).label}"
+            )
             self.dropped += self._referring({*self.key})
             self.key = []
             return
@@ -486,7 +505,7 @@ class _Alteration:
         elif not optional:
             words.at = at
             hint = did_you_mean(name, rules) or _drop_hint(self.found)
-            raise words.error(f"{self.found._label} has no constraint {name}", hint, "E_NAME")
+            raise words.error(f"{relation_of(self.found).label} has no constraint {name}", hint, "E_NAME")
 
     def _drop_rule(self, rule: Rule, cascade: bool, at: int) -> None:
         referring = self._referring({*rule.columns}) if rule.kind == UNIQUE else []
@@ -497,7 +516,7 @@ class _Alteration:
 
     def _referring(self, columns: set[str]) -> list[Rule]:
         """Foreign keys that refer to these columns."""
-        rules = self.sql.core.constraints.referring(self.found._label)
+        rules = self.sql.core.constraints.referring(relation_of(self.found).label)
         return [r for r in rules if {*r.other_columns} == columns]
 
     def _alter_column(self) -> None:
@@ -543,7 +562,7 @@ class _Alteration:
         self._say_default(column.name, said(DEFAULT, parts.whole(tree, source, bind)))
 
     def _say_default(self, column: str, text: str) -> None:
-        label, core = self.found._label, self.sql.core
+        label, core = relation_of(self.found).label, self.sql.core
         if text or (label, column) in core.catalog.defaults:
             self.said.append(lambda: core.definitions.remarks.add(DefaultSet(label, column, text)))
 
@@ -555,14 +574,14 @@ class _Alteration:
             self.columns[place] = replace(column, type=declared)
             return
         users = self._rules_made_again(self._users(column), column.name, declared)
-        self._give_up(users, False, at, f"the column {column.name} of {self.found._label}, as it is,")
+        self._give_up(users, False, at, f"the column {column.name} of {relation_of(self.found).label}, as it is,")
         self.columns[place] = replace(column, type=declared)
 
     def _rules_made_again(self, users: list[str], column: str, declared: DataType) -> list[str]:
         """Views of a column; constraints are made anew when it is another."""
         left: list[str] = []
         for name in users:
-            rule = self.sql.core.catalog.views[name]._rule
+            rule = relation_of(self.sql.core.catalog.views[name]).rule
             if rule is None:
                 left.append(name)
             else:
@@ -581,7 +600,7 @@ class _Alteration:
         declared = self._declared(f"{_FRESH} {text}", start).schema[_FRESH].optional(column.type.nullable)
         value = self._using() if words.next_is("USING") else column.value
         users = self._rules_made_again(self._users(column), column.name, declared)
-        self._give_up(users, False, at, f"the column {column.name} of {self.found._label}, as it is,")
+        self._give_up(users, False, at, f"the column {column.name} of {relation_of(self.found).label}, as it is,")
         try:
             cast = functions.cast(value, declared.optional(declared.nullable or value.type.nullable))
         except EverviewError as error:
@@ -607,8 +626,8 @@ class _Alteration:
         placed = blank[: -len(lead)] + lead if len(blank) >= len(lead) else lead
         source = replace(self.source, text=placed + self.source.text[words.tokens[start].start : end], known=None)
         tree = reading.parsed(source)
-        fields = tuple(Field(c.name, self.found._label) for c in self.found._columns)
-        scope = Scope(Relation(self.found._node, fields), source)
+        fields = tuple(Field(c.name, relation_of(self.found).label) for c in relation_of(self.found).columns)
+        scope = Scope(Relation(relation_of(self.found).node, fields), source)
 
         def bind() -> Expr:
             if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
@@ -631,4 +650,4 @@ def _quoted(name: str) -> str:
 
 
 def _drop_hint(found: Table | View) -> str:
-    return f"the key is called {found._label.rpartition('.')[2]}_pkey: ALTER TABLE ... DROP CONSTRAINT"
+    return f"the key is called {relation_of(found).label.rpartition('.')[2]}_pkey: ALTER TABLE ... DROP CONSTRAINT"

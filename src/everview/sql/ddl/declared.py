@@ -19,6 +19,7 @@ from sqlglot import exp
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.changes.constraints import shown_columns
 from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
@@ -114,11 +115,11 @@ class Declared:
 def add(sql: Statements, table: Table, wanted: Wanted) -> None:
     """Keep a constraint, and the index that it looks rows up in."""
     rule, core = wanted.rule, sql.core
-    columns = [c.name for c in table._columns]
+    columns = [c.name for c in relation_of(table).columns]
     at = tuple(columns.index(c) for c in rule.columns) if rule.kind != CHECK else ()
     child = _rows_that_break(sql, table, wanted, at)
     made = False
-    if at and table._arrangement.order[: len(at)] != at:  # else the table itself is that index
+    if at and relation_of(table).arrangement.order[: len(at)] != at:  # else the table itself is that index
         core.definitions.indexes.make(table, at, rule.name)
         made = True
     try:
@@ -131,10 +132,10 @@ def add(sql: Statements, table: Table, wanted: Wanted) -> None:
 
 def _rows_that_break(sql: Statements, table: Table, wanted: Wanted, at: tuple[int, ...]) -> plan.Node:
     """What a guard looks at; see `everview.session.changes.constraints`."""
-    rule, node = wanted.rule, table._node
+    rule, node = wanted.rule, relation_of(table).node
     if rule.kind == CHECK:
         assert wanted.condition is not None
-        places = [[c.name for c in table._columns].index(n) for n in shown_columns(rule, table)]
+        places = [[c.name for c in relation_of(table).columns].index(n) for n in shown_columns(rule, table)]
         broken = plan.Filter(node, functions.call("not", wanted.condition))
         return plan.Project(broken, tuple(ColumnRef(node.types[c], c) for c in places))
     types = node.types
@@ -144,8 +145,8 @@ def _rows_that_break(sql: Statements, table: Table, wanted: Wanted, at: tuple[in
     if rule.kind == UNIQUE:
         return plan.Project(here, keys)
     parent = sql.core.catalog.tables[rule.other]
-    there = [c.name for c in parent._columns]
-    joined = plan.Join(node, parent._node, at, tuple(there.index(c) for c in rule.other_columns))
+    there = [c.name for c in relation_of(parent).columns]
+    joined = plan.Join(node, relation_of(parent).node, at, tuple(there.index(c) for c in rule.other_columns))
     return plan.Union((plan.Project(here, keys), plan.Negate(plan.Project(joined, keys))))
 
 
@@ -168,7 +169,7 @@ class Reading:
         self._columns: dict[str, DataType] = {}
         self._kinds: dict[str, exp.DataType] = {}
         if table is not None:
-            self._columns = {c.name: c.type for c in table._columns}
+            self._columns = {c.name: c.type for c in relation_of(table).columns}
 
     def read(self, items: Sequence[exp.Expr], at: exp.Expr) -> Declared:
         """What a list says; `at` is where it stands."""
@@ -319,9 +320,9 @@ class Reading:
         for option in item.expressions:
             parts.understood(option)
         everything = everything or "ALL" in included
-        for each in like._columns:
+        for each in relation_of(like).columns:
             self.found.schema[each.name] = each.type
-        had = {c: t for (n, c), t in self.sql.core.catalog.defaults.items() if n == like._label}
+        had = {c: t for (n, c), t in self.sql.core.catalog.defaults.items() if n == relation_of(like).label}
         for column, text in had.items():
             is_default = text.startswith(DEFAULT) and (everything or "DEFAULTS" in included)
             if is_default:
@@ -338,8 +339,8 @@ class Reading:
 
     def _like_rules(self, like: Table, everything: bool, included: set[str]) -> None:
         if everything or "INDEXES" in included:
-            self.found.key += [like._columns[k].name for k in like._key]
-        for rule in self.sql.core.constraints.rules(like._label):
+            self.found.key += [relation_of(like).columns[k].name for k in relation_of(like).key]
+        for rule in self.sql.core.constraints.rules(relation_of(like).label):
             if rule.kind == CHECK and (everything or "CONSTRAINTS" in included) and not is_generated(rule):
                 self._conditions.append((rule.name, missing.parsed(rule.text).copy()))
             elif rule.kind == UNIQUE and (everything or "INDEXES" in included):
@@ -448,10 +449,10 @@ class Reading:
         table = target.this if isinstance(target, exp.Schema) else target
         other = self._other(table)
         own = other is None
-        schema = self._columns if other is None else {c.name: c.type for c in other._columns}
-        key = self._own_key() if other is None else [other._columns[k].name for k in other._key]
+        schema = self._columns if other is None else {c.name: c.type for c in relation_of(other).columns}
+        key = self._own_key() if other is None else [relation_of(other).columns[k].name for k in relation_of(other).key]
         there = [names.spelled(c, schema) for c in listed] or list(key)
-        label = self.found.label if other is None else other._label
+        label = self.found.label if other is None else relation_of(other).label
         if not there:
             raise self.source.error(node, "E_NO_KEY", f"{label} has no key to refer to", "name its columns")
         for column in there:
@@ -478,7 +479,7 @@ class Reading:
     def _own_key(self) -> list[str]:
         if self.found.key or self.table is None:
             return self.found.key
-        return [self.table._columns[k].name for k in self.table._key]
+        return [relation_of(self.table).columns[k].name for k in relation_of(self.table).key]
 
     def _other(self, table: exp.Table) -> Table | None:
         """The table that is referred to; None: the one that is being declared."""
@@ -490,7 +491,7 @@ class Reading:
             parts.understood(table)
             return None
         name = self.sql.spelled(written)
-        if self.table is not None and name == self.table._label:
+        if self.table is not None and name == relation_of(self.table).label:
             return None
         found = self.sql.core.catalog.tables.get(name)
         if found is None:

@@ -17,6 +17,7 @@ from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -163,11 +164,11 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
     if compiler.by_size:
         compiler = Compiler(sql.session, source, standing=True)
         compiler.by_text = True
-        collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
+        relation_of(collection).meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
     how = sql.how_to_join(plain, source)
-    collection._calls = tuple(compiler.called)
-    collection._bound = dict(compiler.claims)
-    collection._plan_why = choice.why(how, sql.asked(source))
+    relation_of(collection).calls = tuple(compiler.called)
+    relation_of(collection).bound = dict(compiler.claims)
+    relation_of(collection).plan_why = choice.why(how, sql.asked(source))
     if name in sql.session.views and node.args.get("replace"):
         return lambda: _replaced(sql.session, name, collection, how)
     return lambda: sql.session.view(name, collection, plan=how)
@@ -186,7 +187,7 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
     """
     core = core_of(session)
     old = core.catalog.views[name]
-    if name in core.catalog.redeclarable and old._plan == how:
+    if name in core.catalog.redeclarable and relation_of(old).plan == how:
         try:
             return session.view(name, collection, plan=how)
         except PlanError as error:
@@ -196,8 +197,8 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
     try:
         return session.view(name, collection, plan=how)
     except BaseException:
-        index = [old._columns[i].name for i in old._index]
-        session.view(name, old._source, index_by=index, plan=old._plan)
+        index = [relation_of(old).columns[i].name for i in relation_of(old).index]
+        session.view(name, relation_of(old).source, index_by=index, plan=relation_of(old).plan)
         raise
 
 
@@ -253,7 +254,7 @@ def _keep(sql: Statements, table: Table, there: bool, said: Declared) -> None:
     elif said.differs(sql):
         raise InputError(
             "E_SCHEMA",
-            f"table {table._label!r} exists with other constraints or defaults",
+            f"table {relation_of(table).label!r} exists with other constraints or defaults",
             "declare it as it was, ALTER it, drop it first, or choose another name",
         )
 
@@ -274,7 +275,7 @@ def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | No
     if have != ([marks] if marks is not None else []) or lives != ([until] if until is not None else []):
         raise InputError(
             "E_SCHEMA",
-            f"table {table._label!r} exists with another watermark or time to live",
+            f"table {relation_of(table).label!r} exists with another watermark or time to live",
             "declare it as it was, drop it first, or choose another name",
         )
 
@@ -291,7 +292,7 @@ def columns_of(
     if not isinstance(listed, exp.Schema):  # of a text with a bracket too many, say
         raise source.error_at(0, "E_SYNTAX", f"{columns} declares no column and no constraint")
     parts.understood(listed.this)
-    label = name if table is None else table._label
+    label = name if table is None else relation_of(table).label
     return parts.whole(listed, source, lambda: Reading(sql, label, source, table).read(listed.expressions, listed))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from everview.errors import did_you_mean
+from everview.language.relation import relation_of
 from everview.session.names.rules import UNIQUE, Rule
 from everview.sql.ddl import declared
 from everview.sql.scalar.names import spelled
@@ -66,7 +67,7 @@ def _unique(sql: Statements, words: Words, of: str, name: str, keys: tuple[int, 
     table = sql.core.catalog.tables.get(of)
     if table is None:
         raise words.error(f"{of} is a view: what is unique in it is so or not", "CREATE INDEX", "E_UNSUPPORTED")
-    columns = tuple(table._columns[k].name for k in keys)
+    columns = tuple(relation_of(table).columns[k].name for k in keys)
     declared.add(sql, table, declared.Wanted(Rule(name, UNIQUE, of, columns)))
 
 
@@ -111,7 +112,7 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
     words.next_is("CONCURRENTLY")
     optional = words.next_is("IF", "EXISTS")
     rules = {r.name: r for r in sql.core.constraints.rules() if r.table in sql.session}
-    there = {n for n, of in sql.core.catalog.indexes().items() if of[0]._label in sql.session}
+    there = {n for n, of in sql.core.catalog.indexes().items() if relation_of(of[0]).label in sql.session}
     there |= {n for n, r in rules.items() if r.kind == UNIQUE}
     found: list[str] = []
     while True:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType, exp
 
 from everview.errors import did_you_mean
+from everview.language.relation import relation_of
 from everview.session.names.entries import TypeDropped, TypeMade
 from everview.sql.scalar import names
 from everview.sql.scalar.typed import checked_zone
@@ -114,7 +115,7 @@ def drop_type(sql: Statements, node: exp.Drop, source: Source) -> Do:
 def _users(sql: Statements, wanted: DataType) -> Iterator[str]:
     """Tables that have columns of a type, at any depth."""
     for name in sql.session.tables:
-        todo = [c.type for c in sql.core.catalog.tables[name]._columns]
+        todo = [c.type for c in relation_of(sql.core.catalog.tables[name]).columns]
         while todo:
             each = todo.pop()
             todo += each.items

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.expr.nodes import Expr
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.sql.answers.result import Result, Row
 from everview.sql.scalar.names import output_name
@@ -32,7 +33,7 @@ class Affected:
     def __init__(self, sql: Statements, source: Source, tables: Iterable[tuple[str, Table]]) -> None:
         self.sql = sql
         self.source = source
-        named = [(name, c) for name, table in tables for c in table._columns]
+        named = [(name, c) for name, table in tables for c in relation_of(table).columns]
         self.types = tuple(c.type for _, c in named)
         fields = tuple(Field(c.name, name, i == 0 or name == named[0][0]) for i, (name, c) in enumerate(named))
         self.compiler = Compiler(sql.session, source)
@@ -79,7 +80,7 @@ class Returning:
         self.rows = Affected(sql, source, [(target.alias or target.name, table)])
         self.table = table
         if clause is not None:
-            sql.core.access.may_read(table._label)
+            sql.core.access.may_read(relation_of(table).label)
         self.outputs = None if clause is None else self.rows.outputs(clause.expressions)
         sql.returning = self.outputs
 

@@ -16,6 +16,7 @@ from sqlglot import exp
 from everview.errors import InputError, did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.changes.constraints import places
@@ -53,7 +54,7 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
     conflict = _conflict(sql, node, table, source)
     returning = Returning(sql, node, table, source)
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
-    at = list(range(len(table._columns))) if listed is None else positions_of(listed, table, source)
+    at = list(range(len(relation_of(table).columns))) if listed is None else positions_of(listed, table, source)
     if node.expression is None:
         node.args.get("default")
         at, rows = [], _one_empty
@@ -63,7 +64,7 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
     def change() -> list[Row]:
         full = missing.completed(sql, table, at, rows())
         if not isinstance(conflict, str) and full:
-            obeying.proposed(sql.core, table, table._codec.encode(full))
+            obeying.proposed(sql.core, table, relation_of(table).codec.encode(full))
         if isinstance(conflict, DoNothing):
             full = conflict.kept(sql, table, full)
             return insert_rows(sql, table, full, "error")
@@ -154,7 +155,7 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     if others is not None:
         select.set("joins", [exp.Join(this=others.this, kind="CROSS")])
     rows = _read_rows(sql, select, node, source, table, new)
-    width = len(table._columns)
+    width = len(relation_of(table).columns)
     places = {position: width + i for i, position in enumerate(new)}
 
     def change() -> list[Row]:
@@ -225,11 +226,11 @@ def _each_once(sql: Statements, table: Table, rows: list[Row], width: int) -> li
         if row[:width] in found:
             raise InputError(
                 "E_AMBIGUOUS",
-                f"a row of {table._label!r} would become two different ones: {row[:width]}",
+                f"a row of {relation_of(table).label!r} would become two different ones: {row[:width]}",
                 "let FROM and WHERE find one row for it, or aggregate",
             )
         found[row[:width]] = row
-    if table._key:
+    if relation_of(table).key:
         return list(found.values())
     return [found[row] for row in own_changes.rows_of(sql.core, table) if row in found]
 
@@ -241,7 +242,7 @@ def replace_rows(sql: Statements, table: Table, old: list[Row], changed: list[Ro
     with sql.session.transaction(), doing("UPDATE"):
         table.delete(old)
         insert_rows(sql, table, changed, "error")
-        if sql.core.constraints.referring(table._label):
+        if sql.core.constraints.referring(relation_of(table).label):
             obeying.moved(sql, table, old, changed)
 
 
@@ -256,7 +257,7 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
     rows = _read_rows(sql, select, node, source)
 
     def change() -> list[Row]:
-        gone = _each_once(sql, table, rows(), len(table._columns)) if others else rows()
+        gone = _each_once(sql, table, rows(), len(relation_of(table).columns)) if others else rows()
         if gone:
             table.delete(gone)
         return gone
@@ -270,10 +271,12 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
     restart = str(node.args.get("identity") or "").upper() == "RESTART"
     if str(node.args.get("option") or "").upper() == "CASCADE":
         for table in tables:  # it grows
-            referring = [sql.core.catalog.tables[r.table] for r in sql.core.constraints.referring(table._label)]
+            referring = [
+                sql.core.catalog.tables[r.table] for r in sql.core.constraints.referring(relation_of(table).label)
+            ]
             for other in referring:
                 if other not in tables:
-                    sql.core.access.may("TRUNCATE", "relation", other._label)
+                    sql.core.access.may("TRUNCATE", "relation", relation_of(other).label)
                     tables.append(other)
 
     def do() -> None:
@@ -281,7 +284,7 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
             for table in tables:
                 table.clear()
             for made in list(sql.core.catalog.sequences.values()) if restart else ():
-                if made.owner[:1] in [(table._label,) for table in tables]:
+                if made.owner[:1] in [(relation_of(table).label,) for table in tables]:
                     sql.core.defaults.put(made.name, made.start - made.step)
 
     return do
@@ -337,7 +340,7 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
 
 def check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
     if given != len(at):
-        raise source.error(node, "E_WIDTH", f"{given} values for {len(at)} columns of {table._label}")
+        raise source.error(node, "E_WIDTH", f"{given} values for {len(at)} columns of {relation_of(table).label}")
 
 
 Key = tuple[int, ...]
@@ -346,8 +349,8 @@ Key = tuple[int, ...]
 
 def _uniques(sql: Statements, table: Table) -> list[Key]:
     """The key, and what is declared UNIQUE besides."""
-    rules = [r for r in sql.core.constraints.rules(table._label) if r.kind == UNIQUE]
-    return [k for k in (table._key, *(places(table, r.columns) for r in rules)) if k]
+    rules = [r for r in sql.core.constraints.rules(relation_of(table).label) if r.kind == UNIQUE]
+    return [k for k in (relation_of(table).key, *(places(table, r.columns) for r in rules)) if k]
 
 
 def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source: Source) -> Key | None:
@@ -365,19 +368,19 @@ def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source:
     for key in uniques:
         if set(key) == wanted:
             return key
-    known = " or ".join(f"({', '.join(table._columns[k].name for k in key)})" for key in uniques)
-    hint = f"the key is {known}" if known else f"{table._label} has no key"
+    known = " or ".join(f"({', '.join(relation_of(table).columns[k].name for k in key)})" for key in uniques)
+    hint = f"the key is {known}" if known else f"{relation_of(table).label} has no key"
     raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
 
 
 def _named_key(sql: Statements, named: exp.Expr, table: Table, source: Source) -> Key:
-    last = table._label.rpartition(".")[2]
-    if table._key and named.name.lower() == f"{last}_pkey".lower():
-        return table._key
-    rules = {r.name: r for r in sql.core.constraints.rules(table._label) if r.kind == UNIQUE}
+    last = relation_of(table).label.rpartition(".")[2]
+    if relation_of(table).key and named.name.lower() == f"{last}_pkey".lower():
+        return relation_of(table).key
+    rules = {r.name: r for r in sql.core.constraints.rules(relation_of(table).label) if r.kind == UNIQUE}
     exact = names.spelled(named.name, rules)
     if exact not in rules:
-        what = f"{table._label} has no unique constraint {named.name}"
+        what = f"{relation_of(table).label} has no unique constraint {named.name}"
         raise source.error(named, "E_NAME", what, did_you_mean(named.name, rules))
     return places(table, rules[exact].columns)
 
@@ -394,23 +397,23 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
         return DoNothing([key] if key is not None else _uniques(sql, table))
     if "UPDATE" not in what:
         raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
-    sql.core.access.may("UPDATE", "relation", table._label)
+    sql.core.access.may("UPDATE", "relation", relation_of(table).label)
     at = positions_of([s.this for s in clause.expressions], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name
     missing.refuse_given(sql, table, at, clause, source)
-    by = key if key is not None else table._key
+    by = key if key is not None else relation_of(table).key
     return DoUpdate(sql, clause, name, table, by, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
 
 
 def positions_of(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
     """Where the named columns are in the table; each can be given one value."""
-    have = [c.name for c in table._columns]
+    have = [c.name for c in relation_of(table).columns]
     found: list[int] = []
     for column in columns:
         name = names.spelled(column.name, have)
         if name not in have:
-            what = f"{table._label} has no column {column.name}"
+            what = f"{relation_of(table).label} has no column {column.name}"
             raise source.error(column, "E_COLUMN", what, did_you_mean(column.name, have))
         if have.index(name) in found:
             raise source.error(column, "E_DUPLICATE", f"the column {name} is given two values")
@@ -429,30 +432,30 @@ def fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source
 
 def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source: Source) -> Expr:
     """A value as the table's column wants it."""
-    column = table._columns[position]
-    return missing.fitted(value, column.type, at, source, f"{table._label}.{column.name}")
+    column = relation_of(table).columns[position]
+    return missing.fitted(value, column.type, at, source, f"{relation_of(table).label}.{column.name}")
 
 
 def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
     """Insert rows; gives those that were."""
-    if table._key and conflict != "update":
+    if relation_of(table).key and conflict != "update":
         rows = _new_keys(sql, table, rows)
     if rows:
-        (table.upsert if conflict == "update" and table._key else table.insert)(rows)
+        (table.upsert if conflict == "update" and relation_of(table).key else table.insert)(rows)
     return rows
 
 
 def _new_keys(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
     """Rows whose keys must not be there yet."""
-    codes = table._codec.encode(rows)
-    keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
-    there = {tuple(r[k] for k in table._key) for r in sql.core.transactions.present(table, keys)}
+    codes = relation_of(table).codec.encode(rows)
+    keys = [tuple(codes[k, i].item() for k in relation_of(table).key) for i in range(len(rows))]
+    there = {tuple(r[k] for k in relation_of(table).key) for r in sql.core.transactions.present(table, keys)}
     for row, key in zip(rows, keys, strict=True):
         if key in there:
-            shown = ", ".join(repr(row[k]) for k in table._key)
+            shown = ", ".join(repr(row[k]) for k in relation_of(table).key)
             raise InputError(
                 "E_KEY",
-                f"table {table._label!r} already has a row with key {shown}",
+                f"table {relation_of(table).label!r} already has a row with key {shown}",
                 "UPDATE it, or INSERT OR REPLACE",
             )
         there.add(key)
@@ -473,5 +476,5 @@ def _read_rows(
         select.set("where", where)
     query, compiler = sql.bound(select, source, change=node)
     if table is not None:
-        query = fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
+        query = fitted(query, table, [*range(len(relation_of(table).columns)), *assigned], node, source)
     return lambda: sql.answer(query, compiler).rows()

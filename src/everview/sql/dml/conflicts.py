@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from everview.errors import InputError
 from everview.expr.nodes import ColumnRef, Expr
+from everview.language.relation import relation_of
 from everview.session.rights.acting import doing
 from everview.sql.answers.result import Row
 from everview.sql.dml.affected import Affected
@@ -31,7 +32,7 @@ def under(sql: Statements, table: Table, key: tuple[int, ...], codes: np.ndarray
     """Rows of a table with the keys of new rows (columns of codes), as the transaction under way sees it."""
     keys = np.ascontiguousarray(codes[list(key)])
     keys = np.ascontiguousarray(keys[:, ~(keys == NULL).any(axis=0)])
-    if key == table._key:
+    if key == relation_of(table).key:
         return sql.core.transactions.current(table, keys)
     transactions = sql.core.transactions
     pending = [c for queued in transactions.queued or [] for c in queued] + (transactions.staged or [])
@@ -52,7 +53,7 @@ class DoNothing:
         return rows
 
     def _new(self, sql: Statements, table: Table, key: tuple[int, ...], rows: list[Row]) -> list[Row]:
-        codes = table._codec.encode(rows)
+        codes = relation_of(table).codec.encode(rows)
         there = {tuple(k) for k in under(sql, table, key, codes)[list(key)].T.tolist()}
         found: list[Row] = []
         for i, row in enumerate(rows):
@@ -81,19 +82,21 @@ class DoUpdate:
         self.table = table
         self.key = key
         if not key:
-            raise source.error(clause, "E_KEY", f"{table._label} has no key, so nothing conflicts", "declare one")
+            raise source.error(
+                clause, "E_KEY", f"{relation_of(table).label} has no key, so nothing conflicts", "declare one"
+            )
         self.rows = Affected(sql, source, [(name, table), ("excluded", table)])
         values = [fit(self.rows.bound(s.expression), i, s) for s, i in zip(clause.expressions, at, strict=True)]
         new = dict(zip(at, values, strict=True))
-        old: list[Expr] = [ColumnRef(c.type, i) for i, c in enumerate(table._columns)]
+        old: list[Expr] = [ColumnRef(c.type, i) for i, c in enumerate(relation_of(table).columns)]
         self.outputs = [("", e) for e in (*old, *(new.get(i, e) for i, e in enumerate(old)))]
         where = clause.args.get("where")
         self.where = None if where is None else self.rows.condition(where.this)
 
     def split(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
         """New rows, rows that go, and what comes in their place."""
-        table, width = self.table, len(self.table._columns)
-        codes = table._codec.encode(rows)
+        table, width = self.table, len(relation_of(self.table).columns)
+        codes = relation_of(table).codec.encode(rows)
         keys = [tuple(codes[k, i].item() for k in self.key) for i in range(len(rows))]
         found_there = under(self.sql, table, self.key, codes).T.tolist()
         there = {tuple(r[k] for k in self.key): r for r in found_there}
@@ -109,7 +112,7 @@ class DoUpdate:
                 raise InputError("E_KEY", f"the key {shown} is given twice", "ON CONFLICT changes a row once")
             seen.add(key)
             if key in there:
-                (old,) = table._codec.decode_rows(np.array([there[key]], dtype=np.int64).T)
+                (old,) = relation_of(table).codec.decode_rows(np.array([there[key]], dtype=np.int64).T)
                 pairs.append((*old, *row))
             else:
                 fresh.append(row)

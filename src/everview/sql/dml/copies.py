@@ -29,6 +29,7 @@ from everview.io.fitting import Fitting
 from everview.io.formats import Arrow, Csv, Format, Json, Parquet
 from everview.io.given import by_suffix
 from everview.io.source import Bad, here
+from everview.language.relation import relation_of
 from everview.session.reads.contents import Contents
 from everview.session.table import Table
 from everview.sql.answers.files import forbidden
@@ -182,21 +183,23 @@ def _files(words: Words, path: str, options: _Options) -> Files:
 def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
     """Insert all rows of a file, in one transaction."""
     table = _table(sql, words, what)
-    columns = {c.name: c.type for c in table._columns}
+    columns = {c.name: c.type for c in relation_of(table).columns}
     names = [_column(words, table, column) for column in what.columns] or list(columns)
     defaults = sql.core.defaults.of(table).keys() - {*names}
     for column, declared in columns.items():
         if column not in names and not declared.nullable and column not in defaults:
-            raise words.error(f"{table._label}.{column} cannot be NULL and is not listed", "list it", "E_NULL")
+            raise words.error(
+                f"{relation_of(table).label}.{column} cannot be NULL and is not listed", "list it", "E_NULL"
+            )
     if isinstance(files.format, Csv):
         files.format.skip = files.format.header is True
         files.format.header = names
     if sql.dry:
         return
-    codec = table._codec
+    codec = relation_of(table).codec
     if defaults:
         codec = Codec([columns[n] for n in names], names, sql.core.interner)
-    fitting = Fitting(table._label, codec, exact=True)
+    fitting = Fitting(relation_of(table).label, codec, exact=True)
     at = [list(columns).index(n) for n in names]
     taken = 0
     with obeying.statement(sql.core), sql.session.transaction():
@@ -209,8 +212,8 @@ def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
                 code = "E_NULL" if record.reason.startswith("[E_NULL]") else "E_RECORD"
                 raise words.error(said, "nothing was copied: correct the record", code)
             if defaults:
-                codes = table._codec.encode(missing.completed(sql, table, at, codec.decode_rows(codes)))
-            if table._key:
+                codes = relation_of(table).codec.encode(missing.completed(sql, table, at, codec.decode_rows(codes)))
+            if relation_of(table).key:
                 sql.core.by_key.insert(table, codes)
             else:
                 sql.core.transactions.stage(table, codes, 1)
@@ -231,10 +234,10 @@ def _table(sql: Statements, words: Words, what: _What) -> Table:
 
 
 def _column(words: Words, table: Contents, column: str) -> str:
-    have = [c.name for c in table._columns]
+    have = [c.name for c in relation_of(table).columns]
     exact = spelled(column, have)
     if exact not in have:
-        raise words.error(f"{table._label} has no column {column}", did_you_mean(column, have), "E_COLUMN")
+        raise words.error(f"{relation_of(table).label} has no column {column}", did_you_mean(column, have), "E_COLUMN")
     return exact
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.errors import InputError
+from everview.language.relation import relation_of
 from everview.session.rights.acting import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Row
@@ -54,7 +55,7 @@ def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
 
     def change() -> list[Row]:
         found = [(when, when.rows()) for when in whens]
-        width = len(table._columns)
+        width = len(relation_of(table).columns)
         _check_once(sql, table, [row[:width] for when, rows in found if when.old and when.matched for row in rows])
         gone = [row[:width] for when, rows in found if when.old and when.new is None for row in rows]
         old = [row[:width] for when, rows in found if when.old and when.new is not None for row in rows]
@@ -108,10 +109,10 @@ def _when(
     matched, by_source = kind
     then = when.args["then"]
     word = then.name.upper() if isinstance(then, exp.Var) else ""
-    width = len(table._columns)
+    width = len(relation_of(table).columns)
     doing_now = "INSERT" if isinstance(then, exp.Insert) else "UPDATE" if isinstance(then, exp.Update) else word
     if doing_now in ("INSERT", "UPDATE", "DELETE"):
-        sql.core.access.may(doing_now, "relation", table._label)
+        sql.core.access.may(doing_now, "relation", relation_of(table).label)
     if isinstance(then, exp.Insert):
         if matched or by_source:
             raise source.error(then, "E_SYNTAX", "only rows that are not matched can be inserted", "UPDATE or DELETE")
@@ -144,7 +145,7 @@ def _inserted(
     listed, given = then.this, then.expression
     if not isinstance(given, exp.Tuple):
         raise source.refuse(then, "INSERT is followed by VALUES (...)")
-    width = len(table._columns)
+    width = len(relation_of(table).columns)
     at = list(range(width)) if listed is None else changes.positions_of(listed.expressions, table, source)
     changes.check_width(len(given.expressions), table, at, then, source)
     select = exp.Select(expressions=list(given.expressions), from_=exp.From(this=node.args["using"].copy()))
@@ -195,5 +196,7 @@ def _check_once(sql: Statements, table: Table, found: list[Row]) -> None:
     for row, n in counts.items():
         if n > there[row]:
             raise InputError(
-                "E_AMBIGUOUS", f"a row of {table._label!r} is matched twice: {row}", "let ON find one partner for it"
+                "E_AMBIGUOUS",
+                f"a row of {relation_of(table).label!r} is matched twice: {row}",
+                "let ON find one partner for it",
             )

@@ -19,6 +19,7 @@ from everview.expr import functions
 from everview.expr.evaluate import ERRORS, evaluate
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY_ALWAYS, Missing, heard
 from everview.session.table import Table
@@ -127,8 +128,8 @@ def _values(sql: Statements, missing: Missing, target: DataType, count: int) -> 
 def value(sql: Statements, table: Table, column: str) -> Any:
     """The default of one column."""
     missing = sql.core.defaults.of(table)[column]
-    place = [c.name for c in table._columns].index(column)
-    return _values(sql, missing, table._columns[place].type, 1)[0]
+    place = [c.name for c in relation_of(table).columns].index(column)
+    return _values(sql, missing, relation_of(table).columns[place].type, 1)[0]
 
 
 # rows
@@ -136,14 +137,14 @@ def value(sql: Statements, table: Table, column: str) -> Any:
 
 def completed(sql: Statements, table: Table, at: Sequence[int], rows: Sequence[Row]) -> list[Row]:
     """Whole rows of a table, of rows that have values for some of its columns."""
-    width = len(table._columns)
+    width = len(relation_of(table).columns)
     missing = sql.core.defaults.of(table)
     if not missing:
         whole = list(at) == list(range(width))
         full = list(rows) if whole else [_placed(at, row, width, None) for row in rows]
         return [tuple(None if v is NOT_GIVEN else v for v in r) for r in full] if _says_default(rows) else full
     made = [list(_placed(at, row, width, NOT_GIVEN)) for row in rows]
-    for place, column in enumerate(table._columns):
+    for place, column in enumerate(relation_of(table).columns):
         empty = [row for row in made if row[place] is NOT_GIVEN]
         found = missing.get(column.name)
         if found is None or found.kind == ALWAYS:
@@ -166,7 +167,7 @@ def _placed(at: Sequence[int], row: Row, width: int, absent: Any) -> Row:
 
 def completed_dicts(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
     """The same for rows as dicts; others are whole already."""
-    names = [c.name for c in table._columns]
+    names = [c.name for c in relation_of(table).columns]
     found = sql.core.defaults.of(table)
     done: list[Any] = []
     for row in rows:
@@ -183,23 +184,24 @@ def completed_dicts(sql: Statements, table: Table, rows: list[Any]) -> list[Any]
 
 
 def _nullable(table: Table, name: str) -> bool:
-    return next(c.type.nullable for c in table._columns if c.name == name)
+    return next(c.type.nullable for c in relation_of(table).columns if c.name == name)
 
 
 def generated(sql: Statements, table: Table, rows: list[Row]) -> list[Row]:
     """Rows with their generated columns computed."""
-    names = [c.name for c in table._columns]
+    names = [c.name for c in relation_of(table).columns]
     texts = {names.index(c): m.text for c, m in sql.core.defaults.of(table).items() if m.kind == ALWAYS}
     if not texts or not rows:
         return rows
-    open_types = [c.type.optional() for c in table._columns]
+    open_types = [c.type.optional() for c in relation_of(table).columns]
     blank = [tuple(None if i in texts else v for i, v in enumerate(row)) for row in rows]
     codes = Codec(open_types, names, sql.core.interner).encode(blank)
     exprs = tuple(_over_row(sql, table, i, text) for i, text in texts.items())
     found = evaluate(exprs, None, np.ascontiguousarray(codes), sql.core.interner)
     if len(found.kept) < len(rows):
         failed = int(np.flatnonzero(found.errors)[0])
-        what = f"table {table._label!r}: {ERRORS[int(found.errors[failed])]}, in a generated column of {rows[failed]!r}"
+        error = ERRORS[int(found.errors[failed])]
+        what = f"table {relation_of(table).label!r}: {error}, in a generated column of {rows[failed]!r}"
         raise InputError("E_ROWS", what, "nothing was changed")
     values = Codec([e.type for e in exprs], [names[i] for i in texts], sql.core.interner).decode_rows(found.codes)
     return [_with(row, dict(zip(texts, made, strict=True))) for row, made in zip(rows, values, strict=True)]
@@ -211,9 +213,9 @@ def _with(row: Row, values: dict[int, Any]) -> Row:
 
 def _over_row(sql: Statements, table: Table, place: int, text: str) -> Expr:
     source = sql.placed(Source(f"SELECT {text}"))
-    last = table._label.rpartition(".")[2]
-    types = tuple(c.type.optional() for c in table._columns)
-    relation = Relation(plan.Table(-1, types), tuple(Field(c.name, last) for c in table._columns))
+    last = relation_of(table).label.rpartition(".")[2]
+    types = tuple(c.type.optional() for c in relation_of(table).columns)
+    relation = Relation(plan.Table(-1, types), tuple(Field(c.name, last) for c in relation_of(table).columns))
     bound = Scalars(Compiler(sql.session, source), Scope(relation, source), {}).bind(parsed(text).copy())
     return fitted(bound, types[place], exp.Null(), source)
 
@@ -222,8 +224,8 @@ def refuse_given(sql: Statements, table: Table, at: Sequence[int], node: exp.Exp
     """Refuse values for columns that are always computed."""
     found = sql.core.defaults.of(table)
     for place in at:
-        missing = found.get(table._columns[place].name)
+        missing = found.get(relation_of(table).columns[place].name)
         if missing is not None and missing.forced:
             always = "GENERATED ALWAYS AS IDENTITY" if missing.kind == IDENTITY_ALWAYS else "GENERATED ALWAYS"
-            what = f"{table._columns[place].name} is {always}: no other value can be given"
+            what = f"{relation_of(table).columns[place].name} is {always}: no other value can be given"
             raise source.error(node, "E_GENERATED", what, "leave the column out, or give DEFAULT")

@@ -18,6 +18,7 @@ import numpy as np
 
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import ColumnRef
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.base import Change, ChangeSet, RemoteRows, columns_of
 from everview.session.changes.constraints import places, violation
@@ -54,7 +55,7 @@ def after(core: Core, staged: ChangeSet, start: int) -> None:
     if core.constraints.acting:
         core.constraints.extend(staged, start)
     batch = [c for c in staged[start:] if not isinstance(c[1], RemoteRows) and len(c[1])]
-    changed = {t._label: t for t, _, _ in batch}
+    changed = {relation_of(t).label: t for t, _, _ in batch}
     for rule in core.constraints.rules():
         if rule.deferred:
             continue
@@ -118,7 +119,7 @@ def _refuse_orphans(core: Core, rule: Rule, gone: np.ndarray, pending: Sequence[
 
 
 def _check(core: Core, rule: Rule, table: Table, batch: Sequence[Change]) -> None:
-    guard = core.constraints.view_of(rule)._node
+    guard = relation_of(core.constraints.view_of(rule)).node
     assert isinstance(guard, plan.Guard)
     for changed, rows, diff in batch:
         if changed is table and diff > 0:
@@ -129,7 +130,7 @@ def _check(core: Core, rule: Rule, table: Table, batch: Sequence[Change]) -> Non
 
 def proposed(core: Core, table: Table, codes: np.ndarray) -> None:
     """Look at the CHECKs of rows that ON CONFLICT may leave out: as in PostgreSQL, they must hold for those, too."""
-    for rule in core.constraints.rules(table._label):
+    for rule in core.constraints.rules(relation_of(table).label):
         if rule.kind == CHECK:
             _check(core, rule, table, [(table, codes.T.tolist(), 1)])
 
@@ -156,9 +157,9 @@ def moved(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> 
     transaction.
     """
     core = sql.core
-    for rule in core.constraints.referring(table._label):
+    for rule in core.constraints.referring(relation_of(table).label):
         at = list(places(table, rule.other_columns))
-        before, now = table._codec.encode(old)[at], table._codec.encode(changed)[at]
+        before, now = relation_of(table).codec.encode(old)[at], relation_of(table).codec.encode(changed)[at]
         differ = (before != now).any(axis=0)
         if not differ.any():
             continue
@@ -167,7 +168,7 @@ def moved(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> 
         assert staged is not None
         pending = _pending(core, staged)
         if rule.on_update == NO_ACTION:
-            gone = core.constraints.gone(table, tuple(at), [(table, table._codec.encode(old), -1)], pending)
+            gone = core.constraints.gone(table, tuple(at), [(table, relation_of(table).codec.encode(old), -1)], pending)
             if gone.size:
                 _refuse_orphans(core, rule, gone, pending)
         else:
@@ -190,5 +191,5 @@ def _move_along(sql: Statements, rule: Rule, before: np.ndarray, now: np.ndarray
         new[list(at), i] = to[key] if rule.on_update == CASCADE else NULL
     if rule.on_update != CASCADE:
         sql.core.constraints.refuse_nulls(rule, child)
-    decode = child._codec.decode_rows
+    decode = relation_of(child).codec.decode_rows
     replace_rows(sql, child, decode(np.ascontiguousarray(rows)), decode(np.ascontiguousarray(new)))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from everview.errors import InputError
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.runtime.base import RemoteRows
@@ -37,12 +38,12 @@ def seen(core: Core, node: plan.Node, until: int | None = None) -> plan.Node:
         _, net = nets.setdefault(id(table), (table, Counter()))
         for row in rows.T.tolist() if isinstance(rows, np.ndarray) else rows:
             net[tuple(row)] += diff
-    return substituted(node, {table._node: _changed(table, net) for table, net in nets.values()})
+    return substituted(node, {relation_of(table).node: _changed(table, net) for table, net in nets.values()})
 
 
 def rows_of(core: Core, table: Table) -> list[tuple[Any, ...]]:
     """A table's rows as the open transaction sees them."""
-    return table._codec.decode_rows(core.transactions.current(table, None))
+    return relation_of(table).codec.decode_rows(core.transactions.current(table, None))
 
 
 def _with_followers(core: Core, work: list[Any]) -> list[Any]:
@@ -56,11 +57,11 @@ def _with_followers(core: Core, work: list[Any]) -> list[Any]:
 
 def _changed(table: Table, net: Counter[tuple[int, ...]]) -> plan.Node:
     """A table's plan with its rows changed."""
-    inputs: list[plan.Node] = [table._node]
+    inputs: list[plan.Node] = [relation_of(table).node]
     for sign in (1, -1):
         codes = [row for row, n in net.items() for _ in range(n * sign)]
         if codes:
-            rows = table._codec.decode_rows(np.ascontiguousarray(np.array(codes, dtype=np.int64).T))
-            constant = plan.Constant(tuple(map(tuple, rows)), table._node.types)
+            rows = relation_of(table).codec.decode_rows(np.ascontiguousarray(np.array(codes, dtype=np.int64).T))
+            constant = plan.Constant(tuple(map(tuple, rows)), relation_of(table).node.types)
             inputs.append(constant if sign > 0 else plan.Negate(constant))
-    return plan.Union(tuple(inputs)) if len(inputs) > 1 else table._node
+    return plan.Union(tuple(inputs)) if len(inputs) > 1 else relation_of(table).node

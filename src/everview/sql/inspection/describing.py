@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
+from everview.language.relation import relation_of
 from everview.session.clock.temporal import moment_of
 from everview.session.clock.watermarks import Watermark
 from everview.session.table import Table
@@ -74,8 +75,10 @@ def describe(sql: Statements, node: exp.Describe, source: Source) -> Do:
 def named(sql: Statements, name: str) -> Result:
     """The columns of a table or view that is there."""
     found = sql.session[name]
-    key = [found._columns[k].name for k in found._key] if isinstance(found, Table) else []
-    listed = _listed(sql, [c.name for c in found._columns], [c.type for c in found._columns], key)
+    key = [relation_of(found).columns[k].name for k in relation_of(found).key] if isinstance(found, Table) else []
+    listed = _listed(
+        sql, [c.name for c in relation_of(found).columns], [c.type for c in relation_of(found).columns], key
+    )
     said = {c: text for (n, c), text in sql.core.catalog.comments.items() if n == name}
     return _with_comments(sql, listed, said) if said else listed
 
@@ -103,7 +106,7 @@ def _listed(sql: Statements, names: Sequence[str], types: Sequence[DataType], ke
 def watermarks(sql: Statements) -> Result:
     """SHOW WATERMARKS: how far each table's time has come, and how many rows were late."""
     every = [f for f in sql.core.clock.followers if isinstance(f, Watermark)]
-    found = [f for f in every if f.table._label in sql.session]
-    rows = [(f.table._label, None if f.reached == NULL else moment_of(f.reached), f.late) for f in found]
+    found = [f for f in every if relation_of(f.table).label in sql.session]
+    rows = [(relation_of(f.table).label, None if f.reached == NULL else moment_of(f.reached), f.late) for f in found]
     codec = Codec((STR, TIMESTAMP.optional(), INT), ("table", "watermark", "late"), sql.core.interner)
     return Result(codec, codec.encode_rows(rows))

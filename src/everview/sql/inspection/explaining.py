@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.explain import numbered
@@ -63,14 +64,14 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     if name in sql.session.views:
         view = seen.whole(sql.session, name, "its plan")
         alone = sql.core.access.acting() is not None
-        return sql.texts("plan", (view._source.explain() if alone else view.explain()).split("\n"))
+        return sql.texts("plan", (relation_of(view).source.explain() if alone else view.explain()).split("\n"))
     tree = reading.parsed(source)
     node = _explained(tree, source)
     query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))
     plain = joins.take(query.node, range(query.width))
     how = sql.how_to_join(plain, source)
     collection, kept = rewritten(sql.core, sql.collection(compiler, plain, query.names), how)
-    joined = _joins(sql, collection._node, kept, choice.why(how, sql.asked(source)))
+    joined = _joins(sql, relation_of(collection).node, kept, choice.why(how, sql.asked(source)))
     found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree else []
     asked = [asking.told(sql.core, query.node, sql.way)] if node is tree else []
     lines = [*collection.explain().split("\n"), *joined, *found, *asked]
@@ -175,12 +176,16 @@ def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> It
 def _kept(sql: Statements, collection: Collection) -> Iterator[str]:
     """Which of the plan's steps are kept already, so that a view of it would share them."""
     core, measure = sql.core, sql.core.runtime.measure()
-    rows = numbered(collection._node)
-    for node in prune(collection._node, core.runtime.builder.installed, core.runtime.builder).walk():
+    rows = numbered(relation_of(collection).node)
+    for node in prune(relation_of(collection).node, core.runtime.builder.installed, core.runtime.builder).walk():
         for kept in core.runtime.builder.arrangements.get((node, ()), []):
             _, updates, size = measure(kept.operator)
             dataflow, views = core.runtime.dataflow, core.catalog.views.values()
-            users = [v._name for v in views if kept.operator in upstream(dataflow, v._arrangement.operator)]
+            users = [
+                relation_of(v).label
+                for v in views
+                if kept.operator in upstream(dataflow, relation_of(v).arrangement.operator)
+            ]
             by = ", ".join(str(c) for c in kept.order)
             what = rows.get(node) or kept.operator.describe()
             used = f", for {', '.join(users)}" if users else ""

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import did_you_mean
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.session.names.catalog import QUERY
 from everview.sql.answers.result import Result
@@ -48,7 +49,7 @@ def why(sql: Statements, statement: reading.Statement) -> Result:
     words.end()
     (row,) = sql.session.sql(f"SELECT {inside.strip()[1:-1]}").rows()
     view = seen.whole(sql.session, name, "WHY")
-    types = view._node.types
+    types = relation_of(view).node.types
     fitted = tuple(fitting(v, types[i]) if i < len(types) else v for i, v in enumerate(row))
     found: Any = view.why_not(fitted) if absent else view.why(fitted)
     return sql.texts("why", str(found).split("\n"))

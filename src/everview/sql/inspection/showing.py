@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
+from everview.language.relation import relation_of
 from everview.sql.answers.result import Result
 from everview.sql.ddl import already, schemas
 from everview.sql.inspection import describing
@@ -103,8 +104,8 @@ def _indexes(sql: Statements, of: str | None) -> Result:
     """The indexes that have names: what they are of, and by which columns."""
     codec = Codec((STR, STR, STR), ("index", "on", "columns"), sql.core.interner)
     rows = [
-        (name, one._label, ", ".join(one._columns[k].name for k in index.keys))
+        (name, relation_of(one).label, ", ".join(relation_of(one).columns[k].name for k in index.keys))
         for name, (one, index) in sorted(sql.core.catalog.indexes().items())
-        if (of is None or one._label == of) and one._label in sql.session
+        if (of is None or relation_of(one).label == of) and relation_of(one).label in sql.session
     ]
     return Result(codec, codec.encode_rows(rows))

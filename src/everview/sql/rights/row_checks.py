@@ -15,6 +15,7 @@ from everview.errors import InputError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import Expr
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.runtime.base import RemoteRows, columns_of
@@ -40,41 +41,51 @@ def check(core: Core, table: Table, rows: Any, diff: int) -> None:
         return
     command = COMMAND.get()
     if diff > 0:
-        text = policies.condition(core.access, table._label, "UPDATE" if command == "UPDATE" else "INSERT", check=True)
+        text = policies.condition(
+            core.access, relation_of(table).label, "UPDATE" if command == "UPDATE" else "INSERT", check=True
+        )
     else:
-        text = policies.condition(core.access, table._label, "SELECT", "UPDATE" if command == "UPDATE" else "DELETE")
+        text = policies.condition(
+            core.access, relation_of(table).label, "SELECT", "UPDATE" if command == "UPDATE" else "DELETE"
+        )
     if text is None:
         return
     if isinstance(rows, RemoteRows):
-        raise InputError("E_UNSUPPORTED", f"{table._label} has policies, which rows on Spark cannot be compared with")
+        raise InputError(
+            "E_UNSUPPORTED", f"{relation_of(table).label} has policies, which rows on Spark cannot be compared with"
+        )
     codes = rows if isinstance(rows, np.ndarray) else columns_of(rows) if len(rows) else None
     if codes is None or not codes.size:
         return
     if _passing(core, table, _bound(core, table, text, who), codes) < codes.shape[1]:
         what = "a new row of" if diff > 0 else "a row to be taken from"
-        raise forbidden(f"{what} {table._label} is not allowed by its policies", "rows of others cannot be changed")
+        raise forbidden(
+            f"{what} {relation_of(table).label} is not allowed by its policies", "rows of others cannot be changed"
+        )
 
 
 def check_returned(core: Core, table: Table, rows: Any) -> None:
     """Refuse to give rows back, by RETURNING, that whoever acts could not read."""
-    core.access.may_read(table._label)
-    text = policies.condition(core.access, table._label, "SELECT")
+    core.access.may_read(relation_of(table).label)
+    text = policies.condition(core.access, relation_of(table).label, "SELECT")
     who = core.access.acting()
     if text is None or who is None or not rows:
         return
-    codes = table._codec.encode(rows)
+    codes = relation_of(table).codec.encode(rows)
     if _passing(core, table, _bound(core, table, text, who), codes) < codes.shape[1]:
-        raise forbidden(f"RETURNING would give rows of {table._label} that its policies hide", "leave RETURNING out")
+        raise forbidden(
+            f"RETURNING would give rows of {relation_of(table).label} that its policies hide", "leave RETURNING out"
+        )
 
 
 def _bound(core: Core, table: Table, text: str, who: Principal) -> plan.Node:
     """The table's rows that fulfil a condition."""
     known: dict[Any, plan.Node] = core.attached.setdefault("row checks", {})
-    key = table._id, text, who.name, tuple(sorted(who.attributes.items(), key=repr)), core.access.version
+    key = relation_of(table).id, text, who.name, tuple(sorted(who.attributes.items(), key=repr)), core.access.version
     if key not in known:
         while len(known) >= MOST_KNOWN:
             known.pop(next(iter(known)))
-        known[key] = bound(core, table._label, text, who)
+        known[key] = bound(core, relation_of(table).label, text, who)
     return known[key]
 
 
@@ -98,12 +109,12 @@ def filter_of(node: plan.Node, table: plan.Node) -> Expr | None:
 
 def _passing(core: Core, table: Table, node: plan.Node, codes: np.ndarray) -> int:
     """How many of the rows fulfil it."""
-    predicate = filter_of(node, table._node)
+    predicate = filter_of(node, relation_of(table).node)
     if predicate is not None:
         return len(evaluate((), predicate, np.ascontiguousarray(codes), core.interner).kept)
-    rows = plan.Constant(tuple(map(tuple, table._codec.decode_rows(codes))), table._node.types)
-    asked = substituted(node, {table._node: rows})
-    columns = list(table._columns)
+    rows = plan.Constant(tuple(map(tuple, relation_of(table).codec.decode_rows(codes))), relation_of(table).node.types)
+    asked = substituted(node, {relation_of(table).node: rows})
+    columns = list(relation_of(table).columns)
     found = asking.rows(core.session, asked, lambda: Collection(asked, columns, core), None, "once")
     return int(found.shape[1])
 
@@ -122,7 +133,7 @@ def check_shown(core: Core, derivations: Iterable[Any]) -> None:
         core.access.may_read(part.source)
         text = policies.condition(core.access, part.source, "SELECT")
         if text is not None and part.row is not None:
-            codes = table._codec.encode([tuple(part.row)])
+            codes = relation_of(table).codec.encode([tuple(part.row)])
             if not _passing(core, table, _bound(core, table, text, who), codes):
                 raise forbidden("the reasons contain rows that you may not see", "ask about rows of your own")
 
@@ -132,7 +143,7 @@ def check_all_shown(core: Core, node: plan.Node) -> None:
     if core.access.acting() is None:
         return
     for name, table in core.catalog.tables.items():
-        if table._node in set(node.walk()):
+        if relation_of(table).node in set(node.walk()):
             core.access.may_read(name)
             if policies.condition(core.access, name, "SELECT") is not None:
                 raise forbidden(f"{name} has rows that you may not see, and this would tell of them")

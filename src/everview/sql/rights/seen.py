@@ -13,6 +13,7 @@ from everview.errors import RowErrors
 from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef, Literal
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.core import Core, core_of
 from everview.session.rights.access import forbidden
@@ -39,11 +40,11 @@ def seen(session: Session, name: Any) -> Any:
     if text is None:
         return found
     node = row_checks.bound(core, name, text, who)
-    predicate = row_checks.filter_of(node, found._node)
+    predicate = row_checks.filter_of(node, relation_of(found).node)
     if predicate is None:
-        columns = list(found._columns)
+        columns = list(relation_of(found).columns)
         return Computed(found, lambda: asking.rows(session, node, lambda: Collection(node, columns, core), None))
-    route = route_of(core, found._node, predicate)
+    route = route_of(core, relation_of(found).node, predicate)
     if route is not None:
         return Share(found, equal_to(*route), route=route, way="delivery")
     return Share(found, fulfilling(core, predicate), way="delivery")
@@ -72,11 +73,11 @@ def readable(session: Session) -> dict[str, plan.Node]:
     names = [n for n in (*session.tables, *session.views) if core.access.has("SELECT", "relation", n)]
     who = core.access.acting()
     if who is None:
-        return {n: session[n]._node for n in names}
+        return {n: relation_of(session[n]).node for n in names}
     found = {}
     for name in names:
         text = policies.condition(core.access, name, "SELECT")
-        found[name] = session[name]._node if text is None else row_checks.bound(core, name, text, who)
+        found[name] = relation_of(session[name]).node if text is None else row_checks.bound(core, name, text, who)
     return found
 
 

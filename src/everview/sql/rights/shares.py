@@ -17,14 +17,17 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.dataflow.lending import is_guest
+from everview.dataflow.operators import Operator
 from everview.errors import CompactedError, InputError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import Expr
+from everview.language.relation import relation_of
 from everview.session.changes.batch import Batch
 from everview.session.changes.turns import reads
 from everview.session.reads.contents import Row
 from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import Snapshot, check_time, read_codes
+from everview.session.relations import KeptRelation, TableRelation
 from everview.session.view import View
 
 if TYPE_CHECKING:
@@ -123,11 +126,30 @@ def routed(of: Followed, positions: Sequence[int]) -> Router:
     known: dict[Any, Router] = of._core.attached.setdefault("routers", {})
     key = id(of), tuple(positions)
     found = known.get(key)
-    if found is None or found.of is not of or of._dropped:
-        for other in [k for k, r in known.items() if r.of._dropped]:
+    if found is None or found.of is not of or relation_of(of).dropped:
+        for other in [k for k, r in known.items() if relation_of(r.of).dropped]:
             del known[other]
         found = known[key] = Router(of, positions)
     return found
+
+
+class Own(KeptRelation):
+    """What a share is made of, for whoever is given it in place of the whole."""
+
+    def __init__(self, of: KeptRelation, hidden: int = 0) -> None:
+        vars(self).update(vars(of))
+        self._of = of
+        self.kind = of.kind
+        self.columns = of.columns[hidden:]
+        if hidden:
+            self.codec = Codec(of.codec.types[hidden:], of.codec.names[hidden:], of.codec.interner)
+        self.key: tuple[int, ...] = of.key if isinstance(of, TableRelation) else ()
+        self.fallible: list[Operator] = []
+
+    @property
+    def dropped(self) -> bool:  # type: ignore[override]
+        """Whether the whole is not there any more: nobody drops a share alone."""
+        return self._of.dropped
 
 
 class Share:
@@ -153,20 +175,11 @@ class Share:
         self.way = way
         self._complete = complete
         """raises an error if one's own rows could not all be computed; None where they are told with the whole"""
-        self._label, self._kind, self._node = of._label, of._kind, of._node
-        self._columns = of._columns[hidden:]
-        types, names = of._codec.types[hidden:], of._codec.names[hidden:]
-        self._codec = of._codec if not hidden else Codec(types, names, of._core.interner)
-        self._key: tuple[int, ...] = getattr(of, "_key", ())
-        self._installed_at = max(of._installed_at, since)
-        self._fallible: list[Any] = []
+        mine = self._relation = Own(relation_of(of), hidden)
+        mine.installed_at = max(mine.installed_at, since)
         self._ends: list[Callable[[], None]] = []
         self.reads: tuple[str, ...] = ()
         """the tables and views that it is made of, which must be granted as long as it lives"""
-
-    @property
-    def _dropped(self) -> bool:
-        return self._of._dropped
 
     def _alive(self) -> None:
         self._of._alive()
@@ -175,7 +188,7 @@ class Share:
         """Refuse to give contents that lack rows of one's own; that others' are missing is nobody's business."""
         if self._complete is None:
             self._of._refuse_errors(time)
-        elif isinstance(self._of, View) and self._of._fallible:
+        elif isinstance(self._of, View) and relation_of(self._of).fallible:
             now = self._core.time
             if self._of._errors_at(now if time is None else min(time, now)):
                 self._complete()
@@ -188,7 +201,9 @@ class Share:
 
     def _snapshot(self, whole: Snapshot) -> Snapshot:
         columns, counts = self._part(*whole._contents())
-        return Snapshot.copied(self._core, self._of._arrangement, self._codec, whole.time, (columns, counts))
+        return Snapshot.copied(
+            self._core, relation_of(self._of).arrangement, self._relation.codec, whole.time, (columns, counts)
+        )
 
     def _now(self) -> Snapshot:
         """The present contents."""
@@ -198,14 +213,14 @@ class Share:
         columns, counts = direct
         time = self._core.runtime.dataflow.time
         contents = np.ascontiguousarray(columns[self._hidden :]), counts
-        return Snapshot.copied(self._core, self._of._arrangement, self._codec, time, contents)
+        return Snapshot.copied(self._core, relation_of(self._of).arrangement, self._relation.codec, time, contents)
 
     def _direct(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The present contents, read from an index that has the codes first; None if there is none."""
         if self._route is None or not self._route[0] or self._core.transactions.supposed() is not None or is_guest():
             return None
         positions, codes = self._route
-        arrangement = self._of._arrangement
+        arrangement = relation_of(self._of).arrangement
         if set(arrangement.order[: len(positions)]) != set(positions):
             return None
         self._alive()
@@ -217,8 +232,10 @@ class Share:
     def as_of(self, time: int) -> Snapshot:
         """The contents at an earlier time."""
         check_time("as_of", time)
-        if time < self._installed_at and self._installed_at > self._of._installed_at:
-            raise CompactedError("E_COMPACTED", f"it is kept since time {self._installed_at}", "ask for a later time")
+        if time < self._relation.installed_at and self._relation.installed_at > relation_of(self._of).installed_at:
+            raise CompactedError(
+                "E_COMPACTED", f"it is kept since time {self._relation.installed_at}", "ask for a later time"
+            )
         self._refuse_errors(time)
         return self._snapshot(self._whole(time))
 
@@ -226,7 +243,7 @@ class Share:
     def _whole(self, time: int) -> Snapshot:
         self._alive()
         self._core.transactions.catch_up()
-        return Snapshot(self._core, self._of._arrangement, self._of._codec, time)
+        return Snapshot(self._core, relation_of(self._of).arrangement, relation_of(self._of).codec, time)
 
     def rows(self) -> list[Row]:
         """All rows."""
@@ -238,7 +255,7 @@ class Share:
 
     def schema(self) -> dict[str, Any]:
         """Names and types of the columns."""
-        return {c.name: c.type for c in self._columns}
+        return {c.name: c.type for c in self._relation.columns}
 
     def _text(self, rows: int) -> str:
         return self._now().text(rows)
@@ -249,9 +266,9 @@ class Share:
         found = of.lookup(key)
         if not found:
             return []
-        codes = self._of._codec.encode(found)
+        codes = relation_of(self._of).codec.encode(found)
         (own,) = self._part(codes)
-        return self._codec.decode_rows(own)
+        return self._relation.codec.decode_rows(own)
 
     def errors(self) -> list[tuple[str, int]]:
         """Nothing that others' rows have to do with."""
@@ -260,8 +277,10 @@ class Share:
     # changes
 
     def _changes(self, since: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        if since < self._installed_at and self._installed_at > self._of._installed_at:
-            raise CompactedError("E_COMPACTED", f"it is kept since time {self._installed_at}", "read its contents")
+        if since < self._relation.installed_at and self._relation.installed_at > relation_of(self._of).installed_at:
+            raise CompactedError(
+                "E_COMPACTED", f"it is kept since time {self._relation.installed_at}", "read its contents"
+            )
         columns, times, diffs = self._part(*self._of._changes(since))
         return columns, times, diffs
 
@@ -269,11 +288,11 @@ class Share:
         """[(row, time, diff), ...] after a time."""
         self._refuse_errors()
         columns, times, diffs = self._changes(since)
-        return list(zip(self._codec.decode_rows(columns), times.tolist(), diffs.tolist(), strict=True))
+        return list(zip(self._relation.codec.decode_rows(columns), times.tolist(), diffs.tolist(), strict=True))
 
     def _present(self) -> Batch:
         now = self._now()
-        return Batch(now.time, self._codec, *now._contents())
+        return Batch(now.time, self._relation.codec, *now._contents())
 
     def subscribe(self, function: Listener, *, snapshot: bool = True) -> Callable[[], None]:
         """Call a function with each complete time's changes of one's own rows."""
@@ -295,12 +314,14 @@ class Share:
     def _own(self, batch: Batch) -> Batch:
         if not self._hidden:
             return batch
-        return Batch(batch.time, self._codec, np.ascontiguousarray(batch._columns[self._hidden :]), batch._diffs)
+        return Batch(
+            batch.time, self._relation.codec, np.ascontiguousarray(batch._columns[self._hidden :]), batch._diffs
+        )
 
     def _filtered(self, function: Listener, batch: Batch) -> None:
         columns, diffs = self._part(batch._columns, batch._diffs)
         if len(diffs):
-            function(Batch(batch.time, self._codec, columns, diffs))
+            function(Batch(batch.time, self._relation.codec, columns, diffs))
 
     # ending
 
@@ -320,10 +341,7 @@ class Computed:
 
     def __init__(self, of: Followed | Table, rows: Callable[[], np.ndarray]) -> None:
         self._of, self._core, self._rows = of, of._core, rows
-        self._label, self._kind, self._node = of._label, of._kind, of._node
-        self._columns, self._codec = of._columns, of._codec
-        self._key: tuple[int, ...] = getattr(of, "_key", ())
-        self._installed_at = of._installed_at
+        self._relation = Own(relation_of(of))
 
     def _alive(self) -> None:
         self._of._alive()
@@ -331,7 +349,9 @@ class Computed:
     def _now(self) -> Snapshot:
         columns = np.ascontiguousarray(self._rows())
         contents = columns, np.ones(columns.shape[1], dtype=np.int64)
-        return Snapshot.copied(self._core, self._of._arrangement, self._codec, self._core.time, contents)
+        return Snapshot.copied(
+            self._core, relation_of(self._of).arrangement, self._relation.codec, self._core.time, contents
+        )
 
     def rows(self) -> list[Row]:
         """All rows."""
@@ -354,7 +374,7 @@ class Computed:
     def _refused(self, *_: object) -> Any:
         raise InputError(
             "E_UNSUPPORTED",
-            f"a policy of {self._label} asks other tables, so this cannot be told",
+            f"a policy of {self._relation.label} asks other tables, so this cannot be told",
             "use SELECT, SUBSCRIBE",
         )
 

@@ -29,6 +29,7 @@ from everview.codes.codec import Codec
 from everview.errors import EverviewError, InputError, PlanError, RowErrors, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
@@ -167,7 +168,7 @@ def _routed(sql: Statements, routed: Bound, alone: Bound) -> Share:
     trunks = _trunks(core)
     key = "route", digest(routed.node), routed.query.names
     trunk = trunks.get(key)
-    if trunk is None or trunk.view._dropped:
+    if trunk is None or relation_of(trunk.view).dropped:
         with acting(None):
             trunk = trunks[key] = _planted(sql, routed)
     assert trunk.values is not None
@@ -200,7 +201,7 @@ def _planted(sql: Statements, routed: Bound) -> Trunk:
         core.transactions.stage(values, stale, -1)
     try:
         assert routed.place is not None
-        node = substituted(routed.node, {routed.place: values._node})
+        node = substituted(routed.node, {routed.place: relation_of(values).node})
         names = [c.name for c in columns] + [f"{n}" for n in routed.query.names]
         listed = [Column(n, t) for n, t in zip(names, node.types, strict=True)]
         parents = [values, *(sql.session[n] for n in routed.compiler.used)]
@@ -220,7 +221,7 @@ def _of_value(sql: Statements, alone: Bound, source: Source) -> Share:
     core, trunks = sql.core, _trunks(sql.core)
     key = "value", digest(alone.node), alone.query.names
     trunk = trunks.get(key)
-    if trunk is None or trunk.view._dropped:
+    if trunk is None or relation_of(trunk.view).dropped:
         with acting(None):
             collection = sql.collection(alone.compiler, alone.node, alone.query.names)
             name = f"(shared {next(_NUMBERS)})"
@@ -249,9 +250,9 @@ def _leave(core: Core, key: Any, codes: tuple[int, ...]) -> None:
             core.transactions.stage(trunk.values, [codes], -1)
             return
         del _trunks(core)[key]
-        if not trunk.view._dropped:
+        if not relation_of(trunk.view).dropped:
             trunk.view.drop()
-        if trunk.values is not None and not trunk.values._dropped:
+        if trunk.values is not None and not relation_of(trunk.values).dropped:
             trunk.values.drop()
 
 
@@ -315,7 +316,9 @@ def told(sql: Statements, tree: exp.Expr, source: Source) -> Iterator[str]:
     if bare and sql.sharing in (None, "delivery"):
         found = seen.seen(sql.session, bare)
         if isinstance(found, Share):
-            by = ", ".join(found._columns[p].name for p in found._route[0]) if found._route else "its policy"
+            by = (
+                ", ".join(relation_of(found).columns[p].name for p in found._route[0]) if found._route else "its policy"
+            )
             yield f"sharing: {bare} is kept for everybody; what changes is parted by {by} when it is told"
             return
     try:

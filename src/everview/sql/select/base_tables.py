@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everview.expr.nodes import Expr
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def base_table(compiler: Compiler, node: plan.Node) -> Table | None:
     """The base table that a node is, if it is one that people see."""
     found = compiler.core.catalog.table_of(node) if isinstance(node, plan.Table) else None
-    return found if found is not None and found._origin is None else None
+    return found if found is not None and relation_of(found).origin is None else None
 
 
 def over_table(node: plan.Node, exprs: Sequence[Expr]) -> tuple[plan.Node, list[Expr]]:

@@ -21,6 +21,7 @@ from everview.dataflow.lending import is_guest
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project, Table, Threshold, TopK, Union
 from everview.plan.sizes import Sizes
@@ -187,7 +188,7 @@ class Compiler:
             )
         self.used[exact] = None
         collection = self.session[exact]
-        relation = Relation(collection._node, tuple(Field(c.name) for c in collection._columns))
+        relation = Relation(relation_of(collection).node, tuple(Field(c.name) for c in relation_of(collection).columns))
         return policies.visible(self, exact, relation, self.command if node is self.target else "SELECT")
 
     def windows(self, call_: TableCall, env: Env) -> Relation:

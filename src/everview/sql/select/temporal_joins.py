@@ -22,6 +22,7 @@ from sqlglot import exp
 from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.clock.lookups import LookupJoin
@@ -132,9 +133,9 @@ def looked_up(
             "look up first, then join, in a derived table",
         )
     mirror = _mirror(compiler.core, table, tuple(keys), other, tuple(by))
-    compiler.used[mirror._label] = None
+    compiler.used[relation_of(mirror).label] = None
     width, more = len(base.types), len(right.node.types)
-    node = mirror._node
+    node: plan.Node = relation_of(mirror).node
     if how == "inner":
         node = plan.Filter(node, ColumnRef(node.types[width + more], width + more))
     return rebuilt(left.node, joins.take(node, range(width + more)), more)

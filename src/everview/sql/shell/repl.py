@@ -18,6 +18,7 @@ from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from everview.errors import EverviewError, InputError, did_you_mean
+from everview.language.relation import relation_of
 from everview.session.reads.shown import counted
 from everview.sql.answers.result import Result
 from everview.sql.inspection import describing
@@ -269,7 +270,7 @@ class Repl:
         spelled = self.statements.spelled(name)
         found = self.session[spelled]
         yield Output().text(describing.named(self.statements, spelled))
-        if found._label in self.session.views:
+        if relation_of(found).label in self.session.views:
             yield from ("", *found.explain().split("\n"))
 
     # -------------------------------------------------------------------------------------- completion

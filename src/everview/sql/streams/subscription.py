@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.errors import did_you_mean
+from everview.language.relation import relation_of
 from everview.session.changes.batch import Batch
 from everview.session.reads.followed import Followed
 from everview.session.view import View
@@ -52,12 +53,12 @@ class Subscription:
     @property
     def name(self) -> str:
         """The name of the table or view."""
-        return self._view._label
+        return relation_of(self._view).label
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
-        return list(self._view._codec.names)
+        return list(relation_of(self._view).codec.names)
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches that came since the last time."""
@@ -76,7 +77,7 @@ class Subscription:
             self._stop()
             self._stop = None
             if isinstance(self._view, Share) or (
-                self._own and isinstance(self._view, View) and not self._view._dropped
+                self._own and isinstance(self._view, View) and not relation_of(self._view).dropped
             ):
                 self._view.drop()
 

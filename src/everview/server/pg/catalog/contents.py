@@ -11,6 +11,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from everview.language.relation import relation_of
 from everview.server.pg.catalog.granted import RightsPicture, add_policies, add_roles, roles_shown
 from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
@@ -85,18 +86,19 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
     catalog = core.catalog
     indexes: dict[str, list[IndexPicture]] = {}
     for name, (one, index) in sorted(catalog.indexes().items()):
-        indexes.setdefault(one._label, []).append(IndexPicture(name, tuple(index.keys)))
+        indexes.setdefault(relation_of(one).label, []).append(IndexPicture(name, tuple(index.keys)))
     found = []
     for kind, names in (("r", session.tables), ("v", session.views)):
         for full in names:
             one = session[full]
             schema, _, name = full.rpartition(".")
             columns = tuple(
-                ColumnPicture(c.name, c.type, catalog.comments.get((full, c.name), "")) for c in one._columns
+                ColumnPicture(c.name, c.type, catalog.comments.get((full, c.name), ""))
+                for c in relation_of(one).columns
             )
-            listed = indexes.get(one._label, [])
-            if isinstance(one, Table) and one._key:
-                listed = [IndexPicture(f"{name}_pkey", tuple(one._key), True), *listed]
+            listed = indexes.get(relation_of(one).label, [])
+            if isinstance(one, Table) and relation_of(one).key:
+                listed = [IndexPicture(f"{name}_pkey", tuple(relation_of(one).key), True), *listed]
             own = core.access.owns("relation", full)
             definition = _plan(full, one, plans) if isinstance(one, View) and own else ""
             found.append(
@@ -108,7 +110,7 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
                     tuple(listed),
                     definition,
                     catalog.comments.get((full, ""), ""),
-                    (one._installed_at, one._id if isinstance(one, Table) else 0),
+                    (relation_of(one).installed_at, relation_of(one).id if isinstance(one, Table) else 0),
                     RightsPicture.of(core.access, full),
                 )
             )
@@ -123,9 +125,9 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
 
 def _plan(name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
     """A view's plan: its text is not kept."""
-    known = (name, view._installed_at)
+    known = (name, relation_of(view).installed_at)
     if known not in plans:
-        plans[known] = str(view._source.explain())
+        plans[known] = str(relation_of(view).source.explain())
     return plans[known]
 
 
