@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,6 +127,14 @@ def test_what_was_a_raw_error(name: str, args: tuple[Any, ...], code: str) -> No
     scene = Graphs()
     with pytest.raises(ev.EverviewError, match=code):
         getattr(scene.graphs[1], name)(*args)
+
+
+@pytest.mark.parametrize("size", [2**70, "9" * 400 + "GB", 0, -1, "", "many"])
+def test_what_is_no_size(size: Any, tmp_path: Path) -> None:
+    edge = ev.connect().table("e", {"src": int, "dst": int})
+    for call in (lambda: Graph(edge, budget=size), lambda: ev.connect(tmp_path, memory=size)):
+        with pytest.raises(ev.EverviewError, match="E_RANGE"):
+            call()
 
 
 def test_a_label_of_minus_signs_is_no_number() -> None:

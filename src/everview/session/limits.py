@@ -42,6 +42,10 @@ ASIDE = 0.02
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
+MOST_BYTES = 1 << 62
+"""More than any computer has, and what kernels can count."""
+
+
 def size_of(memory: Any) -> int:
     """Bytes of a size.
 
@@ -53,8 +57,8 @@ def size_of(memory: Any) -> int:
         found = memory
     elif isinstance(memory, str) and (match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory)):
         unit = UNITS.get(match[2].lower())
-        found = None if unit is None else int(float(match[1]) * unit)
-    if found is None or found <= 0:
+        found = None if unit is None else int(min(float(match[1]) * unit, MOST_BYTES))
+    if found is None or not 0 < found < MOST_BYTES:
         raise InputError("E_RANGE", f"memory={memory!r} is not a size", 'write "64MB", "2GB" or a number of bytes')
     return found
 
