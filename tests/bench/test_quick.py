@@ -22,7 +22,7 @@ OTHERS = (
     "server",
     "pgwire",
     "ingest",
-    *("figure1", "interactive", "patterns", "provenance", "provenance_series", "what_if", "why"),
+    *("figure1", "interactive", "patterns", "provenance", "provenance_series", "shipping", "what_if", "why"),
     "lean",
     "scaling",
     "pairs",
