@@ -81,3 +81,30 @@ def test_why_on_the_command_line(tmp_path: Path) -> None:
     assert len(found["witnesses"]) == 2 and not found["truncated"]
     assert run(app, ["why", state, "reach", "z"]).exit_code == 1
     assert run(app, ["why", state, "rich", "z"]).exit_code == 1
+
+
+def test_sql_asks_about_earlier_times() -> None:
+    with ev.connect(history=10) as db:
+        t = db.table("t", {"k": int, "v": str}, key="k")
+        db.sql("CREATE VIEW v AS SELECT DISTINCT v FROM t")
+        t.insert([(1, "a"), (3, "b")])
+        db.sql("UPDATE t SET v = 'z' WHERE k = 3")
+        assert db.sql("WHY v ('b') AS OF 1").rows() == [("v('b')",), ("└─ t(3, 'b')",)]
+        assert db.sql("WHY NOT v ('z') AS OF 1").rows()[0] == ("v('z') is not there:",)
+        assert db.sql("EXPLAIN WHY SELECT v FROM t WHERE k = 3 AS OF 1").rows() == [("query('b')",), ("└─ t(3, 'b')",)]
+        for asked in ("WHY v ('b')", "WHY v ('z') AS OF 1"):
+            with pytest.raises(ev.InputError) as caught:
+                db.sql(asked)
+            assert caught.value.code == "E_ABSENT"
+        with pytest.raises(ev.InputError) as caught:
+            db.sql("WHY v ('b') AS OF 9")
+        assert caught.value.code == "E_FUTURE"
+
+
+@pytest.mark.parametrize("text", ["COPY t TO 'out.csv' AS OF 1", "SUBSCRIBE TO t AS OF 1"])
+def test_what_has_no_earlier_time_is_refused(text: str) -> None:
+    with ev.connect(history=10) as db:
+        db.table("t", {"k": int}).insert([(1,)])
+        with pytest.raises(ev.EverviewError) as caught:
+            db.sql(text)
+        assert caught.value.code == "E_UNSUPPORTED"

@@ -80,3 +80,25 @@ def test_answers_of_tpch_are_explained(tmp_path: Path, monkeypatch: pytest.Monke
         for row in rows:
             check_why(view, row, contents, evaluation=evaluation)
     run.db.close()
+
+
+CALLS = (
+    "row_number() OVER w", "rank() OVER w", "dense_rank() OVER w", "percent_rank() OVER w", "cume_dist() OVER w",
+    "ntile(2) OVER w", "lag(name) OVER w", "lag(pay, 2) OVER w", "lead(pay, 1, 0) OVER w",
+    "first_value(name) OVER w", "last_value(name) OVER w", "nth_value(pay, 2) OVER w",
+    "sum(pay) OVER (PARTITION BY dept ORDER BY pay ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "max(pay) OVER (ORDER BY dept GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    "count(*) OVER (PARTITION BY dept)", "min(pay) OVER w",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_window_function_is_explained(call: str) -> None:
+    with ev.connect() as db:
+        emp = db.table("emp", {"name": str, "dept": str, "pay": int | None})
+        emp.insert([("Ann", "it", 90), ("Bob", "it", 70), ("Eve", "it", 70), ("Cay", "hr", 80), ("Dan", "hr", None)])
+        db.sql(f"CREATE VIEW v AS SELECT name, {call} AS x FROM emp WINDOW w AS (PARTITION BY dept ORDER BY pay)")
+        contents = contents_of(db)
+        for row in db["v"].rows():
+            found = check_why(db["v"], row, contents)
+            assert any(leaf == row[0] for _, (leaf, *_) in found.leaves())

@@ -49,6 +49,19 @@ def texts(node: Node, names: Names, labels: Mapping[Node, str]) -> dict[Node, st
     return wording.texts
 
 
+LONGEST = 60
+"""Characters of what computes a column, where that stands for its name."""
+
+
+def shortened(text: str) -> str:
+    """What computes a column, as far as somebody would read it: a standard deviation is pages of sums of parts.
+
+    >>> shortened("price * 2"), len(shortened("price + " * 1000))
+    ('price * 2', 60)
+    """
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2].rstrip()} …"[:LONGEST]
+
+
 class _Wording(Explainer):
     def __init__(self, node: Node, names: Names, labels: Mapping[Node, str]) -> None:
         super().__init__(node, names, labels)
@@ -101,7 +114,7 @@ class _Wording(Explainer):
         below = self.columns.get(node.children()[0], []) if node.children() else []
         match node:
             case Project():
-                made = [describe(e, below) for e in node.exprs]
+                made = [shortened(describe(e, below)) for e in node.exprs]
             case Reduce():
                 made[len(node.keys) :] = [aggregate_text(a, below) for a in node.aggregates]
             case Window():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -193,6 +194,9 @@ class Statements:
         if observed.is_about(self, statement):
             return observed.run(self, statement)
         command = _command(statement)
+        if command is not None and statement.notes.as_of is not None and command not in _AT_A_TIME:
+            at = statement.tokens[0].start
+            raise statement.source().error_at(at, "E_UNSUPPORTED", "only a SELECT can be asked AS OF an earlier time")
         if command is not None and self.dry and command in _OF_ROWS:
             return None
         if command is not None:
@@ -345,7 +349,15 @@ class Statements:
         return lambda: self.answer(query, compiler)
 
     def _answer_as_of(self, node: exp.Expr, source: Source, time: int, used: Iterable[str]) -> Result:
-        """Ask a session that holds nothing but what the query reads, as it was at that time."""
+        with self.as_of(source, time, used) as (past, now):
+            answer: Result = past.select(node, now)()
+            return answer
+
+    @contextmanager
+    def as_of(self, source: Source, time: int, used: Iterable[str]) -> Iterator[tuple[Statements, Source]]:
+        """The statements of a session that holds nothing but what a query reads, as it was at that time; and the query
+        as it is asked there.
+        """
         with Session(Core(EmbeddedRuntime(self.core.interner))) as past:
             core_of(past).functions = self.core.functions
             with acting(None):
@@ -355,9 +367,7 @@ class Statements:
                     table = past.table(name, {c.name: c.type for c in relation_of(found).columns})
                     core_of(past).transactions.stage(table, snapshot._repeated(), 1)
             core_of(past).access = self.core.access  # the same rights, and policies
-            plain = replace(source, notes=replace(source.notes, as_of=None))
-            answer: Result = Statements(past).select(node, plain)()
-            return answer
+            yield Statements(past), replace(source, notes=replace(source.notes, as_of=None))
 
     def answer(self, query: Query, compiler: Compiler) -> Result:
         """The query's rows, in its order."""
@@ -578,6 +588,9 @@ _MAKING: set[Callable[..., Any]] = {definitions.create, definitions.define, defi
 
 _OF_ROWS: set[Callable[..., Any]] = {reasons.why, subscription.subscribe}
 """Commands about rows, of which there are none when statements are only looked at."""
+
+_AT_A_TIME: set[Callable[..., Any]] = {explaining.explain, reasons.why}
+"""Commands that may be about an earlier time."""
 
 _ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}
 """Statements that are many turns."""

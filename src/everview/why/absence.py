@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import Any
 
 from everview.plan import nodes as plan
@@ -192,7 +193,8 @@ class Absences:
         if self.budget < 0:
             return []
         if isinstance(node, plan.Table):
-            return [Lack(((node, tuple(sorted(bound.items()))),))]
+            late = self._late(node, bound)
+            return [Lack(failed=(late,)) if late else Lack(((node, tuple(sorted(bound.items()))),))]
         if isinstance(node, plan.Project | plan.Filter | plan.FlatMap):
             found = self._linear(node, inside, bound)
         elif isinstance(node, plan.Union):
@@ -213,6 +215,17 @@ class Absences:
             found = [Lack(failed=(f"{self._shown(node, bound)} {_WRITTEN}",))]
         rule = self.telling.names.rule(node)
         return self._nearest(replace(lack, rule=rule or lack.rule) for lack in found)
+
+    def _late(self, node: plan.Table, bound: Bound) -> str:
+        """Of a table that follows the clock: the row is there, but this is not its time."""
+        named = self.telling.names.table(node)
+        origin = self.contents.access.core.catalog.table_of(node)._origin
+        if origin is None:
+            return ""
+        known = {c: code for c, code in bound.items() if c < named.width}
+        there = nsmallest(NEAREST, self.contents.rows(origin._node, {}, known))
+        rows = ", ".join(f"{named.name}({drawing.shown(self.telling.decoded(origin._node.types, r))})" for r in there)
+        return f"{rows} {'is' if len(there) == 1 else 'are'} there, but not {named.how}" if there else ""
 
     def _nearest(self, lacks: Iterable[Lack]) -> list[Lack]:
         return sorted(set(lacks), key=lambda lack: (lack.order(), str(lack.missing), lack.failed))[: 2 * NEAREST]

@@ -192,6 +192,7 @@ def why_not(view: View, row: Any, time: int | None) -> WhyNot:
 def asked(view: View, time: int | None) -> Question:
     """A view that is alive, about to be asked; in a turn."""
     view._alive()
+    view._core.transactions.refuse_supposed("why and why_not tell what is true, and cannot be asked")
     view._core.transactions.catch_up()
     if not kept_in(relation_of(view).node):
         return Question(view, time)

@@ -17,6 +17,9 @@ LINE, INDENT, CHARACTER = 24, 22, 7.3
 MOST_DRAWN = 500
 """Rows of a picture."""
 
+MOST_WRITTEN = 3000
+"""Lines of a text: each is as long as its row is deep, so a chain of 20,000 rows would fill a gigabyte."""
+
 COLOURS = {
     "table": "#1f6f43", "constant": "#6b6b6b", "view": "#1b4b8f", "loop": "#1b4b8f", "group": "#8a5a00",
     "absent": "#a11d1d",
@@ -45,12 +48,14 @@ def remark(d: Derivation) -> str:
     return "; ".join(parts)
 
 
-def lines(root: Derivation) -> list[tuple[str, Derivation, bool]]:
-    """(what stands before it, the derivation, whether its branches were drawn already), from top to bottom."""
+def lines(root: Derivation, most: int) -> list[tuple[str, Derivation, bool]]:
+    """(what stands before it, the derivation, whether its branches were drawn already), from top to bottom; the first
+    of them.
+    """
     found: list[tuple[str, Derivation, bool]] = []
     drawn: set[int] = set()
     todo = [("", "", root)]
-    while todo:
+    while todo and len(found) < most:
         before, below, d = todo.pop()
         again = id(d) in drawn and bool(d.children)
         found.append((before, d, again))
@@ -63,13 +68,21 @@ def lines(root: Derivation) -> list[tuple[str, Derivation, bool]]:
     return found
 
 
+def left_out(root: Derivation, drawn: list[tuple[str, Derivation, bool]]) -> str:
+    """What is said of rows that are not drawn."""
+    missing = len({id(d) for d in root.walk()} - {id(d) for _, d, _ in drawn})
+    return f"... and {missing} more rows" if missing else ""
+
+
 def text(root: Derivation) -> str:
     """The tree for a terminal."""
     made = []
-    for before, d, again in lines(root):
+    drawn = lines(root, MOST_WRITTEN)
+    for before, d, again in drawn:
         note = "as above" if again else remark(d)
         made.append(f"{before}{title(d)}" + (f"  {note}" if note else ""))
-    return "\n".join(made)
+    more = left_out(root, drawn)
+    return "\n".join([*made, f"{more}; to_dict() has all of them"] if more else made)
 
 
 def plain(lines_of_text: str) -> str:
@@ -79,8 +92,8 @@ def plain(lines_of_text: str) -> str:
 
 def svg(root: Derivation) -> str:
     """The tree as a picture."""
-    drawn = lines(root)
-    left_out, drawn = len(drawn) - MOST_DRAWN, drawn[:MOST_DRAWN]
+    drawn = lines(root, MOST_DRAWN)
+    more = left_out(root, drawn)
     parts: list[str] = []
     wide = 0.0
     last_at: dict[int, int] = {}
@@ -99,9 +112,9 @@ def svg(root: Derivation) -> str:
             f'<tspan fill="#777" font-style="italic">  {html.escape(note)}</tspan></text>'
         )
         wide = max(wide, x + CHARACTER * (len(name) + len(note) + 4))
-    if left_out > 0:
-        parts.append(f'<text x="10" y="{18 + len(drawn) * LINE}" fill="#777">... and {left_out} more rows</text>')
-    height = 18 + (len(drawn) + (left_out > 0)) * LINE
+    if more:
+        parts.append(f'<text x="10" y="{18 + len(drawn) * LINE}" fill="#777">{more}</text>')
+    height = 18 + (len(drawn) + bool(more)) * LINE
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{height}" '
         f'font-family="ui-monospace, monospace" font-size="12">{"".join(parts)}</svg>'

@@ -22,7 +22,7 @@ from everview.plan.rewrites import rewritten_plan
 from everview.plan.wording import texts
 from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.names.overview import TRANSIENT
-from everview.types import NULL
+from everview.types import NULL, DataType
 from everview.why.contents import sides_of
 from everview.why.derivation import Derivation
 from everview.why.groups import GROUPINGS
@@ -138,6 +138,11 @@ def _of_view(view: View) -> Named:
         else relation_of(view).label
     )
     return Named(name, tuple(c.name for c in relation_of(view).columns))
+
+
+def _can_be_null(declared: DataType) -> bool:
+    """Whether NULL's code means NULL where it is looked for: in a column without NULLs, too, unless it is a float's."""
+    return declared.nullable or declared.kind != "float"
 
 
 SILENT = (plan.Project, plan.Filter, plan.Threshold, plan.Negate, plan.Union, plan.Variable)
@@ -310,16 +315,28 @@ class Telling:
 
     def _absence(self, absent: Absent) -> Derivation:
         node, inside, bound = self._blame(absent)
+        where = ""
+        if isinstance(node, plan.Filter) and self._called(node) is None and self._called(node.child) is not None:
+            where = self.names.text(node).replace("Filter", "where", 1)
+            node = node.child
         codes = tuple(bound.get(c, NULL) for c in range(len(node.types)))
         row = self.decoded(tuple(t.optional() for t in node.types), codes)
         if isinstance(node, plan.Variable):
             loop = self.search.loop_of(inside[node.depth])
             named: Named | None = self.names.recursion(self.search.result_of(loop, node.index))
         else:
-            named = self.names.of(node) if not free_depths(node) else None
+            named = self._called(node)
         width = named.width if named is not None and named.width else len(row)
         source = self.names.text(node) if named is None else named.name
-        return Derivation(row[:width], source, "absent", columns=() if named is None else named.columns)
+        columns = () if named is None else named.columns
+        nulls = [c for c, code in bound.items() if code == NULL and c < width and _can_be_null(node.types[c])]
+        known = [f"{columns[c] if c < len(columns) else f'column {c + 1}'} is NULL" for c in nulls]
+        how = "; ".join([*known, *([where] if where else [])])
+        return Derivation(row[:width], source, "absent", columns=columns, how=how)
+
+    def _called(self, node: plan.Node) -> Named | None:
+        """What people call a plan that reads no loop's variables."""
+        return None if free_depths(node) else self.names.of(node)
 
     def _blame(self, absent: Absent) -> tuple[plan.Node, Any, dict[int, int]]:
         """The plan nearest to people's own that lacks rows."""
@@ -338,6 +355,11 @@ class Telling:
                 node, bound = node.child, further
             elif isinstance(node, plan.Threshold):
                 node = node.child
+            elif isinstance(node, plan.Reduce):
+                group = {k: bound[c] for c, k in enumerate(node.keys) if c in bound}
+                if contents.rows(node.child, inside, group):
+                    return node, inside, bound
+                node, bound = node.child, group
             elif isinstance(node, plan.Join):
                 sides = sides_of(node, bound)
                 if sides is None:

@@ -4,7 +4,8 @@
     WHY NOT reach ('z')                   why another is not; NULL stands for any value
     EXPLAIN WHY SELECT ... FROM ...       why the rows of a query are there
 
-The answer is a column of text, the lines of a tree.
+Each may end with AS OF and an earlier time, as far as history reaches. The answer is a column of text, the lines of a
+tree.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def why(sql: Statements, statement: reading.Statement) -> Result:
     view = seen.whole(sql.session, name, "WHY")
     types = relation_of(view).node.types
     fitted = tuple(fitting(v, types[i]) if i < len(types) else v for i, v in enumerate(row))
-    found: Any = view.why_not(fitted) if absent else view.why(fitted)
+    time = statement.notes.as_of
+    found: Any = view.why_not(fitted, time=time) if absent else view.why(fitted, time=time)
     return sql.texts("why", str(found).split("\n"))
 
 
@@ -61,6 +63,9 @@ def explain_why(sql: Statements, source: Source) -> Result:
     if not isinstance(tree, reading.QUERIES):
         raise source.refuse(tree, "only rows of queries have reasons", "EXPLAIN WHY SELECT ..., or WHY view (values)")
     query, compiler = parts.whole(tree, source, lambda: sql.bound(tree, source))
+    if source.notes.as_of is not None:
+        with sql.as_of(source, source.notes.as_of, compiler.used) as (past, now):
+            return explain_why(past, now)
     plain = joins.take(query.node, range(query.width))
     collection = sql.collection(compiler, plain, query.names)
     view = sql.session.view(QUERY, collection, plan=sql.how_to_join(plain, source))
