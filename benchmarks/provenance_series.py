@@ -7,8 +7,8 @@
     by_nodes     4 to 24 logical nodes (LI-F16)
 
 A measurement that passes its budget of decision nodes, or `--limit` CPU seconds for its insertions or its deletions, is
-*not finished*. What is larger in the same series is then not tried, and is not finished either (`tried` is false). As in
-the thesis, dense networks have up to 800 links; other figures are of a network of 90, because deletions of all pairs
+*not finished*. What is larger in the same series is then not tried, and is not finished either (`tried` is false). As
+in the thesis, dense networks have up to 800 links; other figures are of a network of 90, because deletions of all pairs
 by models in Python take long; the budget is 400,000 nodes, not minutes. With --plot a chart is drawn for each figure,
 with a gap for what did not finish.
 """

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import Any
 
+from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.check import free_depths
 from everview.types import NULL
@@ -219,12 +220,13 @@ class Absences:
     def _late(self, node: plan.Table, bound: Bound) -> str:
         """Of a table that follows the clock: the row is there, but this is not its time."""
         named = self.telling.names.table(node)
-        origin = self.contents.access.core.catalog.table_of(node)._origin
-        if origin is None:
+        followed = relation_of(self.contents.access.core.catalog.table_of(node)).origin
+        if followed is None:
             return ""
+        origin = relation_of(followed).node
         known = {c: code for c, code in bound.items() if c < named.width}
-        there = nsmallest(NEAREST, self.contents.rows(origin._node, {}, known))
-        rows = ", ".join(f"{named.name}({drawing.shown(self.telling.decoded(origin._node.types, r))})" for r in there)
+        there = nsmallest(NEAREST, self.contents.rows(origin, {}, known))
+        rows = ", ".join(f"{named.name}({drawing.shown(self.telling.decoded(origin.types, r))})" for r in there)
         return f"{rows} {'is' if len(there) == 1 else 'are'} there, but not {named.how}" if there else ""
 
     def _nearest(self, lacks: Iterable[Lack]) -> list[Lack]:
