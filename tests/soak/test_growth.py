@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.language.relation import relation_of
 from everview.recovery import directory
 from everview.store import Store, dictionary_gc
 from tests.inside import inside
@@ -63,6 +64,21 @@ def test_numbers_are_given_again_beside_views_that_stay() -> None:
         db.sql(f"DROP VIEW stays_{i}")
     db.sql(VIEW.format("last", 0))
     assert numbers(db) < 40
+
+
+def test_a_number_that_is_given_again_has_no_supposed_changes() -> None:
+    """What `what_if` found is known by numbers, and may be asked about what was made since."""
+    db = ev.connect()
+    db.table("t", {"x": int, "y": int}).insert([(1, 2), (2, 3)])
+    gone = db.view("gone", db["t"].select(a=ev.col.x + 100))
+    answer: Any = db.what_if(insert={"t": [(7, 8)]})
+    found = answer._asked()
+    assert found.change(relation_of(gone).arrangement).diffs.tolist() == [1]
+    gone.drop()
+    made = db.view("made", db["t"].select(a=ev.col.x + 200))
+    assert relation_of(made).arrangement.operator.number == relation_of(gone).arrangement.operator.number
+    assert found.change(relation_of(made).arrangement) is None
+    assert answer.changes("gone") == [((107,), 1)]
 
 
 def test_definitions_that_were_undone_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

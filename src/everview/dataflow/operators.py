@@ -173,6 +173,8 @@ class Operator:
         """the context of an operator whose memory changes in place (`everview.kernels.frontier`); else 0"""
         self._blocks: list[int] = []
         dataflow.made += 1
+        self.serial = dataflow.made
+        """Which of all operators there ever were it is; another may have had its number."""
         dataflow.numbered.append(self)  # last: whatever is known by its number can be freed
 
     def instructions(self) -> list[Instruction]:

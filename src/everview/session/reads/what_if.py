@@ -334,7 +334,7 @@ class _Change(NamedTuple):
 class _Answer:
     """What some changes would do to every table and view. Rows are decoded when they are asked for."""
 
-    __slots__ = ("_catalog", "_changes", "_errors", "_found", "_overview", "_rearranged", "time")
+    __slots__ = ("_catalog", "_changes", "_errors", "_found", "_made", "_overview", "_rearranged", "time")
 
     def __init__(self, core: Core, staged: ChangeSet) -> None:
         """In a turn."""
@@ -348,6 +348,7 @@ class _Answer:
         if runtime.backing.read_only:  # what the clock did there, the writer has told; nobody was waiting here
             core.clock.resume()
         self._overview = overview = catalog.overview
+        self._made = runtime.dataflow.made
         self._found = core.transactions.suppose(staged, overview.operators)
         self._errors = NO_ERRORS
         if overview.fallible:
@@ -384,6 +385,8 @@ class _Answer:
     def change(self, arrangement: Arrangement) -> _Change | None:
         """What would change in an arrangement; in one that was made since, for a query, it is in the plan already."""
         self._check_arrangements()
+        if arrangement.operator.serial > self._made:  # its number may have been that of one that is gone
+            return None
         captured = self._found.get(arrangement.operator.number)
         if captured is None:
             return None
