@@ -137,7 +137,7 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
     if not isinstance(node.expression, reading.QUERIES):
         raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
     refuse_properties(node, source)
-    written = node.expression.copy()
+    written = node.expression.copy() if node.expression.find(exp.Join) else None  # only joins are ordered by size
     query, compiler = sql.bound(node.expression, source, standing=True)
     columns = list(query.names)
     if isinstance(node.this, exp.Schema):
@@ -161,7 +161,7 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
         )
     plain = joins.take(query.node, range(query.width))
     collection = sql.collection(compiler, plain, columns)
-    if compiler.by_size:
+    if compiler.by_size and written is not None:
         compiler = Compiler(sql.session, source, standing=True)
         compiler.by_text = True
         relation_of(collection).meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))

@@ -252,7 +252,7 @@ def _asked(sql: Statements, statement: reading.Statement, words: Words, what: _W
         blank = re.sub(r"[^\n]", " ", source.text)
         text = blank[:start] + source.text[start : what.end] + blank[what.end :]
         tokens = tuple(t for t in source.tokens if start <= t.start < what.end)
-        source = replace(source, text=text, known=tokens)
+        source = replace(source, text=text, known=tokens, is_cut=False)
         tree = reading.parsed(source)
         if not isinstance(tree, reading.QUERIES):
             raise source.refuse(tree, "only the answer of a query can be copied", _HINT)

@@ -62,6 +62,9 @@ def protected(text: str) -> str:
     return _QUOTED.sub(lambda m: _DOLLAR if m.group() == "$" else m.group(), text) if "$" in text else text
 
 
+_CONSTANTS = (TokenType.STRING, TokenType.NUMBER)
+_ENDS = (TokenType.COMMA, TokenType.R_PAREN)
+
 FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 """What an interval is made of, as SQL's standard names it."""
 
@@ -89,6 +92,21 @@ class Everview(Postgres):
             TokenType.ARROW: _json_operator(exp.JSONExtract),
             TokenType.DARROW: _json_operator(exp.JSONExtractScalar),
         }
+
+        def _parse_disjunction(self) -> exp.Expr | None:
+            """A constant alone between commas is itself: lists of thousands need not go down all levels of operators."""
+            token, following = self._curr, self._next
+            if following and token.token_type in _CONSTANTS and following.token_type in _ENDS:
+                self._advance()
+                return self.PRIMARY_PARSERS[token.token_type](self, token)  # type: ignore[no-any-return]
+            found: exp.Expr | None = super()._parse_disjunction()
+            return found
+
+        def _parse_select_or_expression(self, alias: bool = False) -> exp.Expr | None:
+            if self._curr.token_type in _CONSTANTS and self._next and self._next.token_type in _ENDS:
+                return self._parse_disjunction()
+            found: exp.Expr | None = super()._parse_select_or_expression(alias)
+            return found
 
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
             """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""

@@ -98,6 +98,8 @@ class Source:
     """The tokens, if they are known already."""
     dialect: str = "postgres"
     """What it is written in."""
+    is_cut: bool = False
+    """Whether those tokens are exactly the text's."""
     zone: str = "UTC"
     """The session's time zone."""
     types: Mapping[str, DataType] = field(default_factory=dict)

@@ -81,10 +81,12 @@ class Statement:
     """what it is made of, without what was noted"""
 
     dialect: str = DEFAULT
+    plain: bool = False
+    """whether the tokens are the text's: nothing was written in place of something else"""
 
     def source(self) -> Source:
         """The text to find places in."""
-        return Source(self.text, self.notes, self.tokens, self.dialect)
+        return Source(self.text, self.notes, self.tokens, self.dialect, is_cut=self.plain)
 
 
 def statements(text: str, dialect: Callable[[], str] = lambda: DEFAULT) -> Iterator[Statement]:
@@ -123,14 +125,29 @@ def _tokenized_once(text: str, dialect: str) -> tuple[Token, ...]:
     return tuple(sqlglot.tokenize(_guarded(text, dialect), read=reader(dialect)))
 
 
-def _tree(text: str, dialect: str) -> exp.Expr:
-    return _tree_once(text, dialect).copy() if len(text) <= KEPT_LETTERS else _tree_once.__wrapped__(text, dialect)
+def _tree(text: str, dialect: str, tokens: Sequence[Token] | None = None) -> exp.Expr:
+    """sqlglot's tree. Tokens of a long text need not be found again, if they are known."""
+    if len(text) <= KEPT_LETTERS:
+        return _tree_once(text, dialect).copy()
+    if tokens is None:
+        return _tree_once.__wrapped__(text, dialect)
+    return _read(lambda: _only(reader(dialect)().parser().parse(list(tokens), _guarded(text, dialect))))
 
 
 @lru_cache(KEPT)
 def _tree_once(text: str, dialect: str) -> exp.Expr:
+    return _read(lambda: sqlglot.parse_one(_guarded(text, dialect), read=reader(dialect)))
+
+
+def _only(trees: list[exp.Expr | None]) -> exp.Expr:
+    if trees[0] is None:
+        raise ParseError("there is no statement")
+    return trees[0]
+
+
+def _read(parse: Callable[[], exp.Expr]) -> exp.Expr:
     try:
-        return sqlglot.parse_one(_guarded(text, dialect), read=reader(dialect))
+        return parse()
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, (ParseError, TokenError)):
             raise
@@ -186,7 +203,11 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
         letters[start:end] = blank[start:end]
         kept[:] = [t for t in kept if not start <= t.start < end]
 
+    rewritten = False
+
     def write(place: int, word: str) -> None:
+        nonlocal rewritten
+        rewritten = True
         token = tokens[place]
         letters[token.start : token.end + 1] = word.ljust(token.end + 1 - token.start)
         words[place] = word.upper()
@@ -219,6 +240,7 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
         words[0],
         " ".join(words[:2]),
         tuple(kept),
+        plain=not rewritten and not notes.definitions,
     )
 
 
@@ -353,7 +375,9 @@ def parsed(source: Source) -> exp.Expr:
         raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
-        node = _tree(_without_sessions(source), source.dialect)
+        text = _without_sessions(source)
+        cut = source.tokens if source.is_cut and text is source.text and len(text) > KEPT_LETTERS else None
+        node = _tree(text, source.dialect, cut)
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, source) from None
     return recorded(node)

@@ -72,6 +72,8 @@ def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iter
     for node in tree.walk():
         if "start" in node.meta:
             starts.add(node.meta["start"])
+            if type(node) is exp.Literal:
+                continue  # it is the token that begins there, and in a long list there are thousands
         words.update(_words(node))
     for i, token in enumerate(tokens):
         if token.token_type not in _CONTENT or token.start in starts:
