@@ -41,7 +41,7 @@ REFUSED = [
     ("SELECT string_agg(s, ',', 'x') FROM t", "'x'"),
     ("UPDATE ONLY v SET c = 1", "ONLY"),
     ("DELETE FROM v LIMIT 1", "LIMIT"),
-    ("SELECT sum(a) OVER (ORDER BY a ROWS 1 PRECEDING EXCLUDE TIES) FROM v", "sum"),
+    ("SELECT sum(a) IGNORE NULLS OVER (ORDER BY a ROWS 1 PRECEDING) FROM v", "sum"),
     ("SELECT a FROM v WHERE a = 1 CONNECT BY a = c", "CONNECT"),
 ]
 """Statements with a part that is not supported, and what stands at the place of the error."""

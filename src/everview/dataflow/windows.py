@@ -7,6 +7,8 @@ numbers, and every function is arithmetic on arrays:
     row_number, rank, lag ...   row numbers and the bounds of partitions and peers
     count, sum, avg             differences of running totals (of integers: exact, modulo 2**64)
     min, max                    a table of extremes of all stretches of 1, 2, 4, ... rows; a frame is two of them
+    EXCLUDE                     a frame is two or three intervals, whose counts and sums are added up
+    IGNORE NULLS                the row numbers of known values, and how many of them lie before each row
 
 A sum that does not fit in 64 bits is an error of its row. Windows with sums that can do that have a flag behind their
 other columns that says so, and whoever reads them parts the rows by it (`everview.dataflow.reductions`).
@@ -17,7 +19,8 @@ one, and long ones from their partition's own end where they begin or end there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,9 @@ from everview.types import INTERNED, NULL, DataType
 Words = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+
+Pieces = list[tuple[Words, Words]]
+"""First row and the one after the last, of each stretch of each row's frame."""
 
 SHORT = 64
 """Frames of floats of up to so many rows on average are added up row by row."""
@@ -155,39 +161,64 @@ class Partitions:
 
     def _offset(self, call: WindowCall, by: int) -> Words:
         assert call.column is not None
-        there = self.at + by
-        outside = (there < self.start) | (there >= self.end)
         default = self.columns[call.default] if call.default is not None else np.full(self.n, NULL)
-        return np.where(outside, default, self.columns[call.column][np.where(outside, 0, there)] if self.n else default)
+        if not self.n:
+            return default
+        if call.ignore_nulls and by:
+            there, outside = self._known_away(call.column, by)
+        else:
+            there = self.at + by
+            outside = (there < self.start) | (there >= self.end)
+        return np.where(outside, default, self.columns[call.column][np.where(outside, 0, there)])
+
+    def _known_away(self, column: int, by: int) -> tuple[Words, Flags]:
+        """The row so many rows away, only those counted whose value is not NULL; and where there is none."""
+        known = ~self.null(column)
+        places, before = np.flatnonzero(known), _totals(known)
+        number = before[self.at] + by if by < 0 else before[self.at + 1] + by - 1
+        outside = (number < before[self.start]) | (number >= before[self.end])
+        if not len(places):
+            return self.at, outside
+        return places[np.clip(number, 0, len(places) - 1)], outside
 
     def _first_value(self, call: WindowCall) -> Words:
-        low, high = self.frame(call.frame)
-        return self._picked(call, low, low < high)
+        return self._nth(call, np.ones(self.n, dtype=np.int64))
 
     def _last_value(self, call: WindowCall) -> Words:
-        low, high = self.frame(call.frame)
-        return self._picked(call, high - 1, low < high)
+        assert call.column is not None
+        if call.ignore_nulls:
+            return self._nth(call, self._known(call.column, self.pieces(call.frame)))
+        return self._nth(call, _added(high - low for low, high in self.pieces(call.frame)))
 
     def _nth_value(self, call: WindowCall) -> Words:
-        low, high = self.frame(call.frame)
-        return self._picked(call, low + call.number - 1, low + call.number <= high)
+        return self._nth(call, np.full(self.n, call.number))
 
-    def _picked(self, call: WindowCall, there: Words, found: Flags) -> Words:
+    def _nth(self, call: WindowCall, number: Words) -> Words:
+        """The value in each frame that has a number, counted from 1; with `ignore_nulls` only those that are known."""
         assert call.column is not None
-        if not self.n:
-            return self.at
-        return np.where(found, self.columns[call.column][np.where(found, there, 0)], NULL)
+        counted = ~self.null(call.column) if call.ignore_nulls else np.ones(self.n, dtype=np.bool_)
+        places, before = np.flatnonzero(counted), _totals(counted)
+        there, found = np.zeros(self.n, dtype=np.int64), np.zeros(self.n, dtype=np.bool_)
+        left = number
+        for low, high in self.pieces(call.frame):
+            here = ~found & (left >= 1) & (left <= before[high] - before[low])
+            there = np.where(here, before[low] + left - 1, there)
+            found |= here
+            left = np.where(found, left, left - (before[high] - before[low]))
+        if not len(places):
+            return np.full(self.n, NULL)
+        return np.where(found, self.columns[call.column][places[np.where(found, there, 0)]], NULL)
 
     # ----------------------------------------------------------------------------------------- aggregates
 
     def _count(self, call: WindowCall) -> Words:
-        low, high = self.frame(call.frame)
-        return high - low if call.column is None else self._known(call.column, low, high)
+        pieces = self.pieces(call.frame)
+        return _added(high - low for low, high in pieces) if call.column is None else self._known(call.column, pieces)
 
-    def _known(self, column: int, low: Words, high: Words) -> Words:
+    def _known(self, column: int, pieces: Pieces) -> Words:
         """How many values of each frame are not NULL."""
         totals = _totals(~self.null(column))
-        known: Words = totals[high] - totals[low]
+        known: Words = _added(totals[high] - totals[low] for low, high in pieces)
         return known
 
     def null(self, column: int) -> Flags:
@@ -196,12 +227,12 @@ class Partitions:
 
     def _sum(self, call: WindowCall) -> Words:
         assert call.column is not None
-        low, high = self.frame(call.frame)
-        known = self._known(call.column, low, high)
+        pieces = self.pieces(call.frame)
+        known = self._known(call.column, pieces)
         if self.types[call.column].kind == "float":
-            made = floats_to_codes(self._float_sums(call.column, low, high))
+            made = floats_to_codes(self._float_sums(call.column, pieces))
         else:
-            made, _, misfits = self._int_sums(call.column, low, high)
+            made, _, misfits = self._int_sums(call.column, pieces)
             misfits |= (made == NULL) & call.type.nullable  # a number that would read as NULL
             self.misfits |= misfits
             made = np.where(misfits, 0, made)
@@ -209,24 +240,29 @@ class Partitions:
 
     def _avg(self, call: WindowCall) -> Words:
         assert call.column is not None
-        low, high = self.frame(call.frame)
-        known = self._known(call.column, low, high)
+        pieces = self.pieces(call.frame)
+        known = self._known(call.column, pieces)
         declared = self.types[call.column]
         if declared.kind == "float":
-            sums = self._float_sums(call.column, low, high)
+            sums = self._float_sums(call.column, pieces)
         else:
-            exact, about, misfits = self._int_sums(call.column, low, high)
+            exact, about, misfits = self._int_sums(call.column, pieces)
             sums = np.where(misfits, about, exact).astype(np.float64) / 10.0**declared.scale
         return np.where(known > 0, floats_to_codes(sums / np.maximum(known, 1)), NULL)
 
-    def _int_sums(self, column: int, low: Words, high: Words) -> tuple[Words, Any, Flags]:
+    def _int_sums(self, column: int, pieces: Pieces) -> tuple[Words, Any, Flags]:
         """The sums modulo 2**64, about what they are, and which of them do not fit: the two are far apart there."""
         values = np.where(self.null(column), 0, self.columns[column])
         totals, rounded = _totals(values), _totals(values.astype(np.longdouble))
-        sums, about = totals[high] - totals[low], rounded[high] - rounded[low]
+        sums = _added(totals[high] - totals[low] for low, high in pieces)
+        about = _added(rounded[high] - rounded[low] for low, high in pieces)
         return sums, about, np.abs(about - sums) > 2.0**63
 
-    def _float_sums(self, column: int, low: Words, high: Words) -> Floats:
+    def _float_sums(self, column: int, pieces: Pieces) -> Floats:
+        sums: Floats = _added(self._piece_sums(column, low, high) for low, high in pieces)
+        return sums
+
+    def _piece_sums(self, column: int, low: Words, high: Words) -> Floats:
         codes = self.columns[column]
         values = np.where(self.null(column), 0.0, codes_to_floats(codes))
         finite = np.isfinite(values)
@@ -260,21 +296,35 @@ class Partitions:
 
     def _extreme(self, call: WindowCall, better: Callable[..., Any], worst: int) -> Words:
         assert call.column is not None
-        low, high = self.frame(call.frame)
+        pieces = self.pieces(call.frame)
         codes, declared = self.columns[call.column], self.types[call.column]
-        known = self._known(call.column, low, high)
+        known = self._known(call.column, pieces)
         back = None
         if declared.kind in INTERNED:
             ranks, back = _ranks(codes, declared, self.interner)
             keys = np.where(self.null(call.column), worst, ranks)
         else:
             keys = np.where(self.null(call.column), worst, codes)
-        best = _extremes(keys, low, high, better)
+        best = np.full(self.n, worst)
+        for low, high in pieces:
+            best = np.where(high > low, better(best, _extremes(keys, low, high, better)), best)
         if back is not None:
             best = back[np.where(known > 0, best, 0)] if len(back) else best
         return np.where(known > 0, best, NULL)
 
     # --------------------------------------------------------------------------------------------- frames
+
+    def pieces(self, frame: Frame) -> Pieces:
+        """The stretches of rows that each row's frame is made of, in order: one, or what EXCLUDE leaves of it."""
+        low, high = self.frame(frame)
+        if frame.exclude == "no others":
+            return [(low, high)]
+        by_row = frame.exclude == "current row"
+        first, behind = (self.at, self.at + 1) if by_row else (self.peer_start, self.peer_end)
+        before, after = (low, np.clip(first, low, high)), (np.clip(behind, low, high), high)
+        if frame.exclude != "ties":
+            return [before, after]
+        return [before, (np.clip(self.at, low, high), np.clip(self.at + 1, low, high)), after]
 
     def frame(self, frame: Frame) -> tuple[Words, Words]:
         """First row of each row's frame, and the one after its last."""
@@ -345,6 +395,10 @@ def _totals(values: Any) -> Any:
     totals = np.zeros(len(values) + 1, dtype=kind)
     np.cumsum(values, out=totals[1:])
     return totals
+
+
+def _added(arrays: Iterable[Any]) -> Any:
+    return functools.reduce(np.add, arrays)
 
 
 def _running(values: Floats, start: Words) -> Floats:

@@ -296,4 +296,5 @@ def call_text(call: WindowCall, names: Sequence[str]) -> str:
     args = [*(names[c] for c in (call.column,) if c is not None), *([str(call.number)] if numbered else [])]
     args += [names[c] for c in (call.default,) if c is not None]
     frame = "" if call.frame in (WHOLE, TO_PEERS) else f" {call.frame}"
-    return f"{call.kind}({', '.join(args)}){frame}"
+    nulls = " ignore nulls" if call.ignore_nulls else ""
+    return f"{call.kind}({', '.join(args)}){nulls}{frame}"

@@ -18,6 +18,8 @@ from everview.plan.nodes import Node, Types
 from everview.types import DataType
 
 FrameUnit = Literal["rows", "range", "groups"]
+Exclusion = Literal["no others", "current row", "group", "ties"]
+"""What a frame leaves out: nothing, the row itself, it and its peers, or its peers alone."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Frame:
     unit: FrameUnit
     start: int | float | None
     end: int | float | None
+    exclude: Exclusion = "no others"
 
     def __str__(self) -> str:
         def bound(offset: int | float | None, side: str) -> str:
@@ -38,7 +41,8 @@ class Frame:
                 return f"unbounded {side}"
             return f"{abs(offset)} {'preceding' if offset < 0 else 'following'}" if offset else "current row"
 
-        return f"{self.unit} {bound(self.start, 'preceding')} to {bound(self.end, 'following')}"
+        without = "" if self.exclude == "no others" else f" exclude {self.exclude}"
+        return f"{self.unit} {bound(self.start, 'preceding')} to {bound(self.end, 'following')}{without}"
 
 
 WHOLE = Frame("rows", None, None)
@@ -59,7 +63,8 @@ class WindowCall:
     """One function over the window: of column `column` (None: of rows), seen through `frame`.
 
     `number` is the constant argument of ntile, lag, lead and nth_value; `default` the column that lag and lead give
-    where there is no such row.
+    where there is no such row. `ignore_nulls`: rows whose column is NULL do not count (lag, lead and the values of a
+    frame).
     """
 
     kind: WindowKind
@@ -68,6 +73,7 @@ class WindowCall:
     frame: Frame = WHOLE
     number: int = 1
     default: int | None = None
+    ignore_nulls: bool = False
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -145,10 +145,8 @@ def _written(value: Any, places: Mapping[int, int], name: Callable[[Function], s
     if isinstance(value, (plan.Node, *SHARED)):
         return {"#": places[id(value)]}
     kind = type(value).__name__
-    if isinstance(value, DataType):
-        return {kind: _written_type(value, places, name)}
     if PARTS.get(kind) is type(value):
-        return {kind: [_field(value, f.name, places, name) for f in fields(PARTS[kind])]}
+        return {kind: _trimmed(type(value), [_field(value, f.name, places, name) for f in fields(PARTS[kind])])}
     if isinstance(value, np.generic):
         return _written(value.item(), places, name)
     if isinstance(value, int):  # of a kind of its own: an enumeration, say
@@ -163,16 +161,21 @@ def _written(value: Any, places: Mapping[int, int], name: Callable[[Function], s
     )
 
 
-_FIRST_FIELDS = 4
-"""Fields that types have had from the beginning; those after them are written if they say something."""
+_FIRST_FIELDS: dict[type, int] = {DataType: 4, Frame: 3, WindowCall: 6}
+"""Fields that a part has had from the beginning; those after them are written if they say something."""
 
 
-def _written_type(value: DataType, places: Mapping[int, int], name: Callable[[Function], str]) -> list[Any]:
-    """A type's fields, so that a type that was there before newer fields were is written as it was then."""
-    found = [_field(value, f.name, places, name) for f in fields(value)]
-    while len(found) > _FIRST_FIELDS and found[-1] in ([], 0):
-        found.pop()
-    return found
+def _trimmed(kind: type, values: list[Any]) -> list[Any]:
+    """A part's fields, so that one that was there before newer fields were is written as it was then."""
+    defaults = _defaults(kind)
+    while len(values) > _FIRST_FIELDS.get(kind, len(values)) and values[-1] == defaults[len(values) - 1]:
+        values.pop()
+    return values
+
+
+def _defaults(kind: Any) -> list[Any]:
+    """What a part's fields are if nothing is said, as data."""
+    return [[] if f.default == () else f.default for f in fields(kind)]
 
 
 def _plain_datetime(value: dt.datetime) -> str:
@@ -213,8 +216,8 @@ def read_node(data: Any, nodes: Sequence[Placed], function: Callable[[str], Func
 
 def _made(kind: Any, values: Any, nodes: Sequence[Placed], function: Callable[[str], Function]) -> Any:
     hints = _hints(kind)
-    if kind is DataType and isinstance(values, list) and _FIRST_FIELDS <= len(values) < len(hints):
-        values = [*values, *([], 0)[len(values) - len(hints) :]]
+    if isinstance(values, list) and _FIRST_FIELDS.get(kind, len(hints)) <= len(values) < len(hints):
+        values = [*values, *_defaults(kind)[len(values) :]]
     if not isinstance(values, list) or len(values) != len(hints):
         raise refused(f"a {kind.__name__} has {len(hints)} fields")
     read = [_read(v, nodes, function) for v in values]

@@ -11,7 +11,7 @@ broken by them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlglot import exp
@@ -65,11 +65,12 @@ class _Wanted:
     frame: Frame = WHOLE
     number: int = 1
     default: Expr | None = None
+    ignore_nulls: bool = False
 
     def placed(self, at: dict[Expr, int]) -> WindowCall:
         arg = None if self.arg is None else at[self.arg]
         default = None if self.default is None else at[self.default]
-        return WindowCall(self.kind, self.type, arg, self.frame, self.number, default)
+        return WindowCall(self.kind, self.type, arg, self.frame, self.number, default, self.ignore_nulls)
 
 
 @dataclass(frozen=True)
@@ -187,14 +188,14 @@ class Windows:
         clause = node.args.get("spec")
         if clause is None:
             return TO_PEERS if node.args.get("order") else WHOLE
-        if clause.args.get("exclude"):
-            raise self.source.refuse(node, "EXCLUDE is not supported in window frames")
+        excluded = clause.args.get("exclude")
+        exclude = excluded.name.lower() if excluded is not None else "no others"
         unit = str(clause.args["kind"]).lower()
         if unit != "rows" and not spec[1]:
             unit = "rows" if _unbounded(clause) else unit
         start = self._bound(node, clause, "start", unit, spec)
         end = self._bound(node, clause, "end", unit, spec) if clause.args.get("end") else 0
-        return Frame(unit, start, end)  # type: ignore[arg-type]
+        return Frame(unit, start, end, exclude)  # type: ignore[arg-type]
 
     def _bound(self, node: exp.Window, clause: exp.Expr, part: str, unit: str, spec: Spec) -> int | float | None:
         given, side = clause.args[part], str(clause.args.get(f"{part}_side") or "").lower()
@@ -243,10 +244,13 @@ class Windows:
         condition = None
         if isinstance(inner, exp.Filter):
             inner, condition = inner.this, inner.expression.this
-        if isinstance(inner, (exp.IgnoreNulls, exp.RespectNulls)):
-            if isinstance(inner, exp.IgnoreNulls):
-                raise self.source.refuse(node, "IGNORE NULLS is not supported")
-            inner = inner.this
+        nulls = inner if isinstance(inner, (exp.IgnoreNulls, exp.RespectNulls)) else None
+        if nulls is not None:
+            inner = nulls.this
+            if type(inner) not in _VALUES:
+                word = "IGNORE NULLS" if isinstance(nulls, exp.IgnoreNulls) else "RESPECT NULLS"
+                hint = "it belongs to lag, lead, first_value, last_value and nth_value"
+                raise self.source.refuse(node, f"{word} has no meaning for {self.source.written(inner)}", hint)
         kind = type(inner)
         if kind in AGGREGATES:
             return self._aggregate(inner, condition, self._frame(base, spec))
@@ -255,7 +259,8 @@ class Windows:
         if kind in _RANKS:
             return self._rank(inner)
         if kind in _VALUES:
-            return self._value(inner, self._frame(base, spec))
+            wanted = self._value(inner, self._frame(base, spec))
+            return replace(wanted, ignore_nulls=isinstance(nulls, exp.IgnoreNulls))
         raise self.source.refuse(
             node,
             f"{self.source.written(inner)} is not supported as a window function",
@@ -314,7 +319,7 @@ class Windows:
         assert arg is not None
         if composed.is_composed(kind, arg, self.source.dialect):
             return _composed(kind, arg, frame)
-        if kind in ("sum", "avg") and arg.type.width:
+        if kind in ("sum", "avg") and arg.type.width and arg.type.kind == "int":
             arg = functions.cast(arg, INT)  # a sum of small ints is no small int
         wanted = functions.NUMBERS if kind in ("sum", "avg") else functions.ORDERED
         if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
@@ -322,7 +327,7 @@ class Windows:
         if arg.type.kind not in wanted:
             name = self.source.written(node)
             raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
-        made = FLOAT if kind == "avg" else arg.type
+        made = FLOAT if kind == "avg" else replace(arg.type, width=0) if kind == "sum" else arg.type
         return _Wanted(kind, made.optional(arg.type.nullable or not _has_itself(frame)), arg, frame)
 
 
@@ -330,7 +335,7 @@ def _composed(kind: WindowKind, arg: Expr, frame: Frame) -> _Composed:
     """sum and avg of numerics and intervals, avg of decimals."""
     parts, put = composed.parts(arg), composed.whole(arg.type)
     nullable = arg.type.nullable or not _has_itself(frame)
-    sums = tuple(_Wanted("sum", part.type.optional(nullable), part, frame) for part in parts)
+    sums = tuple(_Wanted("sum", replace(part.type, width=0, nullable=nullable), part, frame) for part in parts)
     if kind == "sum":
         return _Composed(sums, put)
     count = _Wanted("count", INT, arg if arg.type.nullable else None, frame)
@@ -339,6 +344,8 @@ def _composed(kind: WindowKind, arg: Expr, frame: Frame) -> _Composed:
 
 def _has_itself(frame: Frame) -> bool:
     """Whether a row's frame surely has a row: the row itself."""
+    if frame.exclude in ("current row", "group"):
+        return False
     return (frame.start is None or frame.start <= 0) and (frame.end is None or frame.end >= 0)
 
 
