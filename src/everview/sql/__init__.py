@@ -46,9 +46,4 @@ def statements_of(session: Session) -> Statements:
 def execute(session: Session, text: str) -> Any:
     """Run SQL in a session; see `Session.sql`."""
     statements = statements_of(session)
-    try:
-        return statements.run(text)
-    except RecursionError:
-        raise SqlError(
-            "E_DEPTH", "the text is nested too deeply", "compute parts of it in views of their own", 1, 1
-        ) from None
+    return statements.run(text)

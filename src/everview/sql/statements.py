@@ -52,7 +52,7 @@ from everview.sql.select import choice
 from everview.sql.select.query import Compiler, Env, Query
 from everview.sql.select.scopes import Correlated, Relation
 from everview.sql.streams import pipelines, subscription
-from everview.sql.text import dialects, parts, reading
+from everview.sql.text import dialects, nesting, parts, reading
 from everview.sql.text.places import Source, SqlError
 from everview.types import STR, DataType
 
@@ -166,9 +166,13 @@ class Statements:
         which of the two it is would tell them of other people's tables.
         """
         try:
-            answer = self._run_it(statement)
+            with nesting.room():
+                answer = self._run_it(statement)
             self._tell(statement)
             return answer
+        except RecursionError:
+            hint = "compute parts of it in views of their own"
+            raise SqlError("E_DEPTH", "the text is nested too deeply", hint, 1, 1) from None
         except InputError as error:
             if error.code == "E_NAME" and "there is no" in error.message and self.core.access.acting() is not None:
                 error.code = "E_FORBIDDEN"
@@ -215,6 +219,7 @@ class Statements:
         """A text with what the session says about it: its time zone and types."""
         return replace(source, zone=self.core.zone, types=self.core.types, parameters=self.parameters)
 
+    @nesting.room()
     def _shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
         self.core.alive()
         statement = next(reading.statements(text, lambda: self.dialect), None)

@@ -128,6 +128,9 @@ class Compiler:
         """Functions written in SQL that are called, in order."""
         self._marked: dict[int, exp.Expr] = {}
         """Statements whose calls of functions written in SQL are marked."""
+        self.alone: dict[tuple[int, tuple[tuple[str, int], ...]], tuple[Query, exp.Expr, Env]] = {}
+        """Subqueries that read nothing around them, by identity and by what the names in sight stand for: each level of
+        a nest of them is asked for twice, and may be bound once."""
         self.inlining: tuple[str, ...] = ()
         """Those whose bodies are being bound."""
         self.used: dict[str, None] = {}

@@ -122,12 +122,17 @@ class Subqueries:
 
     def _alone(self, query: exp.Expr, values: tuple[exp.Expr, ...]) -> tuple[Node, list[Expr]] | None:
         """An uncorrelated subquery, whatever it is."""
-        try:
-            found = self.compiler.query(query, self.env, Outer(self.scope))
-        except Correlated as need:
-            if need.scope is not self.scope:
-                raise
-            return None
+        key = id(query), tuple((name, id(relation)) for name, relation in self.env.items())
+        if key in self.compiler.alone:
+            found = self.compiler.alone[key][0]
+        else:
+            try:
+                found = self.compiler.query(query, self.env, Outer(self.scope))
+            except Correlated as need:
+                if need.scope is not self.scope:
+                    raise
+                return None
+            self.compiler.alone[key] = found, query, self.env
         node = joins.take(found.node, range(found.width))
         width = len(self.scope.relation.fields)
         refs = [ColumnRef(t, width + i) for i, t in enumerate(node.types)]

@@ -1,0 +1,117 @@
+"""Deep statements: a thousand levels are read, bound and planned, and what is deeper is refused in our words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import everview as ev
+
+DEEP = {
+    "subqueries": lambda n: "SELECT a FROM " + "(SELECT a FROM " * n + "t" + ") q" * n,
+    "brackets": lambda n: "SELECT " + "(" * n + "a" + ")" * n + " FROM t",
+    "and": lambda n: "SELECT a FROM t WHERE " + " AND ".join(f"a <> {i + 5}" for i in range(n)),
+    "or": lambda n: "SELECT a FROM t WHERE " + " OR ".join(f"a = {i}" for i in range(n)),
+    "brackets of and": lambda n: "SELECT a FROM t WHERE " + "(a < 9 AND " * n + "a > 0" + ")" * n,
+    "unions": lambda n: " UNION ".join(f"SELECT a FROM t WHERE a <> {i + 5}" for i in range(n)),
+    "unions in brackets": lambda n: "(" * n + "SELECT a FROM t" + ") UNION (SELECT a FROM t)" * n,
+    "with": lambda n: (
+        "WITH c0 AS (SELECT a FROM t), "
+        + ", ".join(f"c{i} AS (SELECT a FROM c{i - 1})" for i in range(1, n))
+        + f" SELECT a FROM c{n - 1}"
+    ),
+    "texts": lambda n: "SELECT a FROM t WHERE '' <> " + " || ".join("'x'" for _ in range(n)),
+}
+"""Queries that give all rows of t, by what is inside of what."""
+
+
+@pytest.fixture
+def db() -> ev.Session:
+    session = ev.connect()
+    session.sql("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)")
+    return session
+
+
+SLOW = ("unions", "unions in brackets")
+
+
+@pytest.mark.parametrize("form", [f for f in DEEP if f not in SLOW])
+def test_a_thousand_levels(db: ev.Session, form: str) -> None:
+    limit = sys.getrecursionlimit()
+    text = DEEP[form](1000)
+    assert sorted(db.sql(text).rows()) == [(1,), (2,)]
+    db.sql(f"CREATE VIEW v AS {text}")
+    db["t"].insert([(3,)])
+    db["t"].delete([(1,)])
+    assert sorted(db["v"].rows()) == [(2,), (3,)]
+    assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.slow
+def test_a_thousand_unions_and_views(db: ev.Session) -> None:
+    for form in SLOW:
+        assert sorted(db.sql(DEEP[form](1000)).rows()) == [(1,), (2,)]
+    for i in range(1000):
+        db.sql(f"CREATE VIEW v{i} AS SELECT a FROM {f'v{i - 1}' if i else 't'} WHERE a <> {i + 5}")
+    db["t"].insert([(3,), (1004,)])
+    assert sorted(db["v999"].rows()) == [(1,), (2,), (3,)]
+
+
+def test_nested_memberships_are_bound_once_each(db: ev.Session) -> None:
+    """Each level was bound twice, so that 20 took hours."""
+    text = "SELECT a FROM t WHERE a IN " + "(SELECT a FROM t WHERE a IN " * 60 + "(1)" + ")" * 60
+    start = time.process_time()
+    db.sql(f"CREATE VIEW v AS {text}")
+    assert time.process_time() - start < 10
+    db["t"].insert([(1,)])
+    assert db["v"].rows() == [(1,), (1,)]
+
+
+def test_the_same_subquery_of_other_names(db: ev.Session) -> None:
+    """What a name stands for may change between two times that a subquery is asked for."""
+    text = """
+        WITH RECURSIVE r AS (SELECT 1 AS n UNION SELECT n + 1 FROM r WHERE n < 4 AND n IN (SELECT a FROM t)),
+             s AS (SELECT n FROM r WHERE n IN (SELECT a FROM t WHERE a IN (SELECT n FROM r)))
+        SELECT n FROM s WHERE n IN (SELECT n FROM s)
+    """
+    assert sorted(db.sql(text).rows()) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("form", ["subqueries", "brackets", "unions in brackets"])
+def test_what_is_too_deep_is_refused(db: ev.Session, form: str) -> None:
+    with pytest.raises(ev.EverviewError, match="nested too deeply") as caught:
+        db.sql(DEEP[form](5_000))
+    assert caught.value.code == "E_DEPTH"
+    assert db.sql("SELECT count(*) FROM t").rows() == [(2,)]
+
+
+@pytest.mark.parametrize("text", ["SELECT " + "abs(" * 400 + "a" + ")" * 400, "SELECT " + " + ".join(["a"] * 400)])
+def test_expressions_have_a_limit_with_a_place(db: ev.Session, text: str) -> None:
+    with pytest.raises(ev.EverviewError, match=r"line 1, column .* nested more than") as caught:
+        db.sql(f"{text} FROM t")
+    assert caught.value.code == "E_DEPTH"
+
+
+def test_a_small_stack_has_room_for_fewer(tmp_path: Path) -> None:
+    """On a thread with a small stack a deep text is refused; the process does not end."""
+    script = tmp_path / "small.py"
+    script.write_text(
+        "import threading, everview as ev\n"
+        "threading.stack_size(512 << 10)\n"
+        "found = []\n"
+        "def run():\n"
+        "    db = ev.connect()\n"
+        "    try:\n"
+        "        db.sql('SELECT ' + '(' * 5000 + '1' + ')' * 5000)\n"
+        "    except ev.EverviewError as error:\n"
+        "        found.append(error.code)\n"
+        "thread = threading.Thread(target=run)\n"
+        "thread.start(); thread.join()\n"
+        "assert found == ['E_DEPTH'], found\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
