@@ -57,7 +57,7 @@ class DataType:
     names: tuple[str, ...] = ()
     """Labels of an enum in their order, or the fields of a struct."""
     width: int = 0
-    """Bits of a small int (negative: without a sign), letters of a char, digits of a numeric; 0 if nothing is said."""
+    """Bits of a small int (negative: without a sign), letters of a char, digits of a decimal or numeric; or 0."""
 
     def optional(self, nullable: bool = True) -> DataType:
         """The same type with or without NULL."""
@@ -66,7 +66,7 @@ class DataType:
     def __repr__(self) -> str:
         name: str = self.kind
         if self.kind == "decimal":
-            name = f"decimal({self.scale})"
+            name = f"decimal({self.width}, {self.scale})" if self.width else f"decimal({self.scale})"
         elif self.kind == "numeric":
             name = "numeric" if self.scale == FREE else f"numeric({self.width or MOST_DIGITS}, {self.scale})"
         elif self.kind in ("tuple", "array", "map"):
@@ -104,13 +104,13 @@ FREE = MOST_DIGITS + 1
 before it. It is larger than all other scales, so that the larger of two scales is what both kinds of numbers fit in."""
 
 
-def decimal(scale: int = 6) -> DataType:
-    """A decimal with `scale` digits after the point, 18 digits in all.
+def decimal(scale: int = 6, width: int = 0) -> DataType:
+    """A decimal with `scale` digits after the point; `width` digits in all, or 18.
 
-    >>> decimal(2)
-    decimal(2)
+    >>> decimal(2), decimal(2, 9)
+    (decimal(2), decimal(9, 2))
     """
-    return DataType("decimal", scale=scale)
+    return DataType("decimal", scale=scale, width=width if width < 18 else 0)
 
 
 def numeric(scale: int, width: int = MOST_DIGITS) -> DataType:

@@ -24,7 +24,7 @@ def db() -> ev.Session:
 
 
 def test_create_table_gives_types_and_key(db: ev.Session) -> None:
-    assert repr(db["item"]) == "Collection(id int, name str, price decimal(2)?, day date?)"
+    assert repr(db["item"]) == "Collection(id int, name str, price decimal(8, 2)?, day date?)"
     assert sorted(db["item"].rows()) == [(1, "pear", Decimal("1.50"), dt.date(2026, 1, 31)), (2, "fig", None, None)]
 
 
@@ -187,7 +187,7 @@ def test_show_and_explain(db: ev.Session) -> None:
     assert db.sql("SHOW TABLES").rows() == [("item",), ("log",)]
     assert db.sql("show views").rows() == [("w",)]
     plan = "\n".join(row[0] for row in db.sql("EXPLAIN SELECT name FROM item WHERE id > 1").rows())
-    assert plan.startswith("r0 := Table item (id int, name str, price decimal(2)?, day date?)\nr1 := Filter[r0]")
+    assert plan.startswith("r0 := Table item (id int, name str, price decimal(8, 2)?, day date?)\nr1 := Filter[r0]")
     assert "arrangements:" in "\n".join(row[0] for row in db.sql("EXPLAIN w").rows())
 
 
@@ -247,7 +247,7 @@ def test_describe(db: ev.Session) -> None:
     expected = [
         ("id", "int", "no", "yes"),
         ("name", "text", "no", "no"),
-        ("price", "decimal(18, 2)", "yes", "no"),
+        ("price", "decimal(8, 2)", "yes", "no"),
         ("day", "date", "yes", "no"),
     ]
     assert db.sql("DESCRIBE item").rows() == db.sql("SHOW COLUMNS FROM Item").rows() == expected

@@ -120,6 +120,10 @@ def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -
         codes = quick[1](values, declared, interner, null)
     except _REFUSED:
         return _one_by_one(values, declared, interner)
+    if declared.kind == "decimal" and declared.width:
+        wide = (codes >= 10**declared.width) | (codes <= -(10**declared.width))
+        if (wide if null is None else wide & ~null).any():
+            return _one_by_one(values, declared, interner)
     if declared.nullable:
         _check_reserved(codes, np.zeros(len(codes), dtype=np.bool_) if null is None else null, declared, interner)
     return codes
@@ -313,7 +317,8 @@ def _arrow_decimals(array: pa.Array, declared: DataType, interner: Interner) -> 
     words = numbers_of(array.cast(pa.decimal128(38, declared.scale)), np.int64, 2)
     codes: Words = np.array(words[0::2])
     high = words[1::2]
-    wide = (codes >> 63 != high) | (codes >= 10**DIGITS) | (codes <= -(10**DIGITS))
+    limit = 10 ** (declared.width or DIGITS)
+    wide = (codes >> 63 != high) | (codes >= limit) | (codes <= -limit)
     if array.null_count:
         wide &= ~null_mask(array)
     if wide.any():
@@ -425,7 +430,8 @@ def decode_arrow(codes: Words, declared: DataType, interner: Interner) -> pa.Arr
     if declared.kind in PACKED or declared.kind in ("char", "enum"):
         return _decode_values(codes, declared, interner)
     valid = validity_buffer(codes != NULL) if declared.nullable else None
-    data = pa.py_buffer(_FIXED[declared.kind](codes) if not declared.width else _narrow(codes, declared))
+    small = declared.width and declared.kind == "int"
+    data = pa.py_buffer(_narrow(codes, declared) if small else _FIXED[declared.kind](codes))
     return pa.Array.from_buffers(arrow_type(declared), len(codes), [valid, data])
 
 

@@ -22,6 +22,7 @@ from everview.codes.intervals import Interval
 from everview.codes.scalars import DIGITS, shown
 from everview.errors import InputError, did_you_mean
 from everview.types import FREE, MOST_DIGITS, DataType, array, char, enum, mapping, numeric, small_int, struct
+from everview.types import decimal as decimal_type
 
 _DEFAULT_SCALE = 6
 
@@ -200,7 +201,7 @@ def _compound(text: str) -> DataType | None:
             return mapping(_from_name(inside[0]), _from_name(inside[1]))
         case "char", 1 if inside[0].isdecimal():
             return char(whole_number(inside[0]))
-        case "numeric", 2 if inside[0].isdecimal() and inside[1].isdecimal():
+        case "numeric" | "decimal", 2 if inside[0].isdecimal() and inside[1].isdecimal():
             return checked_numeric(whole_number(inside[0]), whole_number(inside[1]))
         case "struct", _ if inside and all(len(p.split(None, 1)) == 2 for p in inside):
             pairs = [part.split(None, 1) for part in inside]
@@ -214,12 +215,12 @@ def checked_numeric(digits: int, scale: int) -> DataType:
     """A decimal that is kept in 64 bits if its digits fit there, else a numeric.
 
     >>> checked_numeric(15, 2), checked_numeric(30, 2)
-    (decimal(2), numeric(30, 2))
+    (decimal(15, 2), numeric(30, 2))
     """
     if not 1 <= digits <= MOST_DIGITS or not 0 <= scale <= digits:
         hint = f"it has up to {MOST_DIGITS} digits, and no more of them after the point"
         raise InputError("E_TYPE", f"there is no numeric({digits}, {scale})", hint)
-    return DataType("decimal", scale=scale) if digits <= DIGITS else numeric(scale, digits)
+    return decimal_type(scale, digits) if digits <= DIGITS else numeric(scale, digits)
 
 
 def _split(text: str) -> list[str]:

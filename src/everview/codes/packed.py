@@ -27,7 +27,7 @@ import numpy as np
 from everview.codes import intervals, jsons
 from everview.codes.frozen import FrozenDict, FrozenList
 from everview.codes.intervals import Interval
-from everview.codes.scalars import DECODERS, ENCODERS, article, counted, shown, wrong_type
+from everview.codes.scalars import DECODERS, ENCODERS, article, counted, decimal_code, shown, wrong_type
 from everview.errors import InputError
 from everview.types import FREE, MOST_DIGITS, DataType, bounds
 
@@ -71,6 +71,8 @@ def scalar_encoder(declared: DataType) -> Callable[[Any], int]:
     if declared.kind == "enum":
         return _enum_encoder(declared)
     encode, scale = ENCODERS[declared.kind], declared.scale
+    if declared.kind == "decimal" and declared.width:
+        return _decimal_encoder(declared)
     if declared.kind != "int" or not declared.width:
         return lambda value: encode(value, scale)
     low, high = bounds(declared.width)
@@ -82,6 +84,19 @@ def scalar_encoder(declared: DataType) -> Callable[[Any], int]:
         return code
 
     return small
+
+
+def _decimal_encoder(declared: DataType) -> Callable[[Any], int]:
+    limit, digits = 10**declared.width, declared.width - declared.scale
+
+    def encode(value: Any) -> int:
+        code = decimal_code(value, declared.scale)
+        if not -limit < code < limit:
+            problem = f"{shown(value)} does not fit {declared.optional(False)!r}"
+            raise InputError("E_RANGE", problem, f"it has {counted(digits, 'digit')} before the point")
+        return code
+
+    return encode
 
 
 def _enum_encoder(declared: DataType) -> Callable[[Any], int]:

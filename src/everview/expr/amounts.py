@@ -101,6 +101,8 @@ def _number(source: DataType, target: DataType) -> Function:
                 raise RowFailure(ERROR_CAST)
             value = Decimal(repr(value))
         number = rounded(Decimal(value), target.scale if target.kind != "int" else 0)
+        if target.kind == "decimal" and target.width and abs(number.scaleb(target.scale)) >= 10**target.width:
+            raise OverflowError(value)
         if target.kind != "int":
             return number
         low, high = bounds(target.width or 64)

@@ -110,7 +110,9 @@ from everview.types import (
     BYTES,
     DATE,
     FLOAT,
+    FREE,
     INT,
+    MOST_DIGITS,
     STR,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -192,7 +194,9 @@ def _wider(a: DataType, b: DataType) -> DataType | None:
     if kinds <= {"array", "struct", "map", "enum"}:
         return _wider_inside(a, b, nullable)
     if len(kinds) == 1:
-        width = a.width if a.width == b.width else max(a.width, b.width) if a.kind == "char" else 0
+        alike = (a.width, a.scale) == (b.width, b.scale)
+        width = a.width if alike else max(a.width, b.width) if a.kind == "char" else 0
+        width = MOST_DIGITS if a.kind == "numeric" and not alike and max(a.scale, b.scale) < FREE else width
         return replace(a, nullable=nullable, scale=max(a.scale, b.scale), width=width)
     if "numeric" in kinds:
         if kinds <= EXACT:
@@ -253,8 +257,12 @@ def _fixed(wanted: Sequence[DataType], result: DataType) -> Rule:
 
 
 def _plain(t: DataType) -> DataType:
-    """The type of what is computed of numbers of a type: ints of few bits may leave their range."""
-    return replace(t, width=0) if t.kind == "int" else numeric(t.scale).optional(t.nullable) if t.width else t
+    """The type of what is computed of numbers of a type: ints of few bits and decimals of few digits may leave their
+    range.
+    """
+    if t.kind == "numeric":
+        return numeric(t.scale).optional(t.nullable) if t.width else t
+    return replace(t, width=0) if t.kind in ("int", "decimal") else t
 
 
 def _arithmetic(types: Types) -> tuple[Types, DataType]:
@@ -575,8 +583,19 @@ def call(op: str, *args: Expr) -> Expr:
         result = _struct_item(args)
     if max((a.depth for a in args), default=0) >= MOST_DEPTH:
         raise PlanError("E_DEPTH", f"an expression is nested more than {MOST_DEPTH} levels deep", DEPTH_HINT)
-    cast_args = tuple(cast(a, w) for a, w in zip(args, wanted, strict=True))
+    if result.kind == "decimal" and op not in CHOICES:
+        result = replace(result, width=0)
+    cast_args = tuple(a if _is_same_number(a.type, w) else cast(a, w) for a, w in zip(args, wanted, strict=True))
     return _fold(op, result, cast_args)
+
+
+CHOICES = frozenset({"case", "coalesce", "if_null", "nullif", "greatest", "least", "tuple_get", "struct_get"})
+"""Functions that give one of the values they are given, with its digits."""
+
+
+def _is_same_number(given: DataType, wanted: DataType) -> bool:
+    """Whether a decimal is meant that need not have as few digits: it is the same code."""
+    return given.kind == wanted.kind == "decimal" and given.scale == wanted.scale and not wanted.width
 
 
 def cast(expr: Expr, target: DataType) -> Expr:

@@ -253,6 +253,15 @@ def _cast_timestamp(lowering: Lowering, call: Call, where: Context) -> Register:
 
 
 def _cast_decimal(lowering: Lowering, call: Call, where: Context) -> Register:
+    """A decimal, if it has no more digits than its type."""
+    found, source, width = _scaled(lowering, call, where), call.args[0].type, call.type.width
+    fits = source.kind == "decimal" and source.scale == call.type.scale and 0 < source.width <= width
+    if not width or fits:
+        return found
+    return lowering.emit_partial(vm.CHECK_DECIMAL, found, _power(width), where, checked=_nullable(call))
+
+
+def _scaled(lowering: Lowering, call: Call, where: Context) -> Register:
     source, a, checked = call.args[0].type, lowering.value(call.args[0], where), _nullable(call)
     if source.kind in INTERNED:
         raise NeedsPython

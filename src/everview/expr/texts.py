@@ -261,7 +261,7 @@ def _text_to_decimal(text: str, target: DataType) -> int:
     if number.adjusted() > 18:
         raise RowFailure(ERROR_OVERFLOW)
     code = int(_EXACT.to_integral_value(_EXACT.scaleb(number, target.scale)))
-    if abs(code) >= DECIMAL_LIMIT:
+    if abs(code) >= (10**target.width if target.width else DECIMAL_LIMIT):
         raise RowFailure(ERROR_OVERFLOW)
     return code
 

@@ -7,7 +7,7 @@ because a group may have the key NULL.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from everview.errors import PlanError
 from everview.expr import functions, language, nodes
@@ -123,7 +123,7 @@ def _result_type(kind: AggregateKind, arg: nodes.Expr, call: language.AggregateC
     if kind in {"sum", "avg"}:
         if t.kind not in functions.NUMBERS:
             raise PlanError("E_TYPE", f"{call!r}: {t!r} has no {kind}", "cast it to a number first: .cast(int)")
-        return FLOAT.optional(t.nullable) if kind == "avg" else t
+        return FLOAT.optional(t.nullable) if kind == "avg" else replace(t, width=0)  # a sum may be larger
     if t.kind not in functions.ORDERED:
         raise PlanError("E_TYPE", f"{call!r}: {t!r} has no order", "take an item of it: col.t[0]")
     return t

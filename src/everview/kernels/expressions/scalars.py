@@ -430,8 +430,10 @@ def decimal_to_int(x, power):
 
 
 @inner
-def decimal_failure(x, _):
-    return 0 if -DECIMAL_LIMIT < x < DECIMAL_LIMIT else ERROR_OVERFLOW
+def decimal_failure(x, limit):
+    """Whether a decimal has too many digits; without a limit: more than 18."""
+    most = limit if limit != 0 else DECIMAL_LIMIT
+    return 0 if -most < x < most else ERROR_OVERFLOW
 
 
 @inner

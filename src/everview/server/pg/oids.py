@@ -128,7 +128,7 @@ def size_of(oid: int) -> int:
 def modifier_of(declared: DataType) -> int:
     """Digits of a number, letters of a text; -1 if nothing is said."""
     if declared.kind == "decimal":
-        return (18 << 16 | declared.scale) + 4
+        return ((declared.width or 18) << 16 | declared.scale) + 4
     if declared.kind == "numeric" and declared.scale < FREE:
         return ((declared.width or MOST_DIGITS) << 16 | declared.scale) + 4
     if declared.kind == "char" and declared.width:

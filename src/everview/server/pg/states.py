@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from everview.error_codes import SECTIONS
 from everview.errors import EverviewError
+from everview.expr.evaluate import ERRORS
+from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_OVERFLOW
 
 _OWN: dict[str, str] = {
     "E_ABSENT": "02000",
@@ -156,6 +158,13 @@ _OTHERS = {
 }
 """The state of a code that has none of its own, by what it is about."""
 
+_CAUSES = {
+    ERRORS[ERROR_DIVISION]: "22012",
+    ERRORS[ERROR_OVERFLOW]: "22003",
+    ERRORS[ERROR_CAST]: "22P02",
+}
+"""Why rows could not be computed, where PostgreSQL has a state for it."""
+
 UNKNOWN = "XX000"
 
 STATES: dict[str, str] = {
@@ -182,6 +191,9 @@ def state_of(error: BaseException) -> str:
     """
     if isinstance(error, PgError):
         return error.state
+    if isinstance(error, EverviewError) and error.code == "E_ROWS":
+        causes = [(error.message.find(text), state) for text, state in _CAUSES.items() if text in error.message]
+        return min(causes)[1] if causes else STATES[error.code]
     if isinstance(error, EverviewError):
         return STATES.get(error.code, UNKNOWN)
     return UNKNOWN

@@ -37,7 +37,7 @@ def sql_name(declared: DataType) -> str:
     """
     match declared.kind:
         case "decimal":
-            return f"decimal(18, {declared.scale})"
+            return f"decimal({declared.width or 18}, {declared.scale})"
         case "numeric" if declared.scale < FREE:
             return f"numeric({declared.width or MOST_DIGITS}, {declared.scale})"
         case "array":

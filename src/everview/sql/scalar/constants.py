@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -52,11 +53,20 @@ def number(node: exp.Literal) -> Expr:
     try:
         if "e" in text.lower():
             return literal(float(text))
-        if len(text.replace(".", "").lstrip("0")) > DIGITS:
+        if _is_wide(text):
             return _wide(text)
         return literal(Decimal(text) if "." in text else int(text))
     except (ValueError, InvalidOperation):
         raise PlanError("E_SYNTAX", f"{text} is not a number", "write 42, 1.5 or 1e3") from None
+
+
+def _is_wide(text: str) -> bool:
+    """Whether a number needs more digits than a decimal has: in all, or after the point.
+
+    >>> _is_wide("1.5"), _is_wide("0.0905995499059094990")
+    (False, True)
+    """
+    return len(text.lstrip("-").replace(".", "").lstrip("0")) > DIGITS or len(text.partition(".")[2]) > DIGITS
 
 
 def _wide(text: str) -> Expr:
@@ -120,13 +130,13 @@ def number_as(value: str, beside: DataType, at: exp.Expr, source: Source) -> Exp
     except InvalidOperation:
         found = Decimal("NaN")
     if not found.is_finite() or "_" in value or -int(found.as_tuple().exponent) <= beside.scale:
-        return text_as(value, beside, at, source)
+        return text_as(value, replace(beside, width=0) if beside.kind == "decimal" else beside, at, source)
     return _plain(format(found, "f"))
 
 
 def _plain(text: str) -> Expr:
     """A number written with a point, as a constant."""
-    return _wide(text) if len(text.lstrip("-").replace(".", "").lstrip("0")) > DIGITS else literal(Decimal(text))
+    return _wide(text) if _is_wide(text) else literal(Decimal(text))
 
 
 _WHOLE = ("enum", "char", "array", "struct")
@@ -164,7 +174,7 @@ def _parsed(value: str, target: DataType) -> Any:
         case "float":
             return float(value)
         case "decimal":
-            return rounded(_finite(value), target.scale)
+            return checked(rounded(_finite(value), target.scale), target)
         case "date":
             return dt.date.fromisoformat(value)
         case "timestamp":
@@ -283,6 +293,6 @@ def _no_interval(node: exp.Interval, text: str, source: Source) -> PlanError:
 
 def checked(value: Decimal, target: DataType) -> Decimal:
     """A number that has no more digits than its type."""
-    if value and target.scale < FREE and value.adjusted() + target.scale >= target.width:
+    if value and target.width and target.scale < FREE and value.adjusted() + target.scale >= target.width:
         raise OverflowError(value)
     return value

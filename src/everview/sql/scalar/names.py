@@ -186,7 +186,7 @@ def _decimal(kind: exp.DataType, source: Source) -> DataType:
         raise source.refuse(kind, f"of {sizes[0]} digits {scale} cannot be after the point")
     if sizes and sizes[0] > 18:
         return numeric(scale, sizes[0])
-    return decimal(sizes[1] if len(sizes) > 1 else 0) if sizes else _BARE.get(source.dialect, numeric(FREE))
+    return decimal(scale, sizes[0]) if sizes else _BARE.get(source.dialect, numeric(FREE))
 
 
 _BARE: dict[str, DataType] = {

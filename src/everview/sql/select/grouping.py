@@ -55,6 +55,11 @@ class _Slot:
     type: DataType
 
 
+def _total(arg: Expr, distinct: tuple[Expr, ...]) -> _Slot:
+    """A sum, which may have more digits than what is summed."""
+    return _Slot("sum", arg, distinct, replace(arg.type, width=0))
+
+
 @dataclass(frozen=True)
 class _ListSlot:
     """An aggregate in Python: `exprs` are the condition if there is one, the values, and what they are ordered by."""
@@ -176,7 +181,7 @@ class Grouped(Scalars):
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
         if arg is not None and composed.is_composed(AGGREGATES.get(type(node)), arg, self.source.dialect):
             return self._composed(node, arg, distinct)
-        if isinstance(node, (exp.Sum, exp.Avg)) and arg is not None and arg.type.width:
+        if isinstance(node, (exp.Sum, exp.Avg)) and arg is not None and arg.type.width and arg.type.kind == "int":
             arg = functions.cast(arg, INT)  # a sum of small ints is no small int
         if type(node) in MOMENTS:
             return self._moment(node, arg, distinct)
@@ -254,6 +259,7 @@ class Grouped(Scalars):
             wanted = frozenset({"bool"})
         self._check_type(node, arg, wanted)
         kept = FLOAT.optional(arg.type.nullable) if kind == "avg" else arg.type
+        kept = replace(kept, width=0) if kind == "sum" else kept  # a sum may have more digits
         if not distinct or kind in ("min", "max"):
             return _Slot(kind, arg, (), kept)
         value = joins.canonical(arg)
@@ -291,7 +297,7 @@ class Grouped(Scalars):
             value = functions.cast(value, FLOAT.optional(arg.type.nullable))
         of = (value,) if distinct else ()
         count = _Slot("count", value if value.type.nullable else None, of, INT)
-        sums = [_Slot("sum", p, of, p.type) for p in variance.parts(value)]
+        sums = [_total(p, of) for p in variance.parts(value)]
         found = [self._column(s) for s in (count, *sums)]
         return lambda: Udf(FLOAT.optional(), MOMENTS[type(node)], tuple(f() for f in found))
 
@@ -299,14 +305,14 @@ class Grouped(Scalars):
         """Variance or standard deviation of decimals and numerics: see `everview.expr.exact_variance`."""
         of, made = (value,) if distinct else (), typed.QUOTIENT.optional()
         count = self._column(_Slot("count", value if value.type.nullable else None, of, INT))
-        totals = [self._column(_Slot("sum", p, of, p.type)) for p in composed.parts(value)]
+        totals = [self._column(_total(p, of)) for p in composed.parts(value)]
         if value.type.kind == "decimal":
             scale, function = Constant(INT, value.type.scale), exact_variance.of_decimals(moment)
-            squares = [self._column(_Slot("sum", p, of, p.type)) for p in exact_variance.squares(value)]
+            squares = [self._column(_total(p, of)) for p in exact_variance.squares(value)]
             return lambda: Udf(made, function, (count(), scale, totals[0](), *(f() for f in squares)))
         free = functions.cast(value, numeric(FREE).optional(value.type.nullable))
         square = call("mul", free, free)  # which may have more digits than the type of its values
-        squares = [self._column(_Slot("sum", p, of, p.type)) for p in composed.parts(square)]
+        squares = [self._column(_total(p, of)) for p in composed.parts(square)]
         total, squared = composed.whole(value.type), composed.whole(square.type)
         return lambda: Udf(made, moment, (count(), total(*(f() for f in totals)), squared(*(f() for f in squares))))
 
@@ -314,7 +320,7 @@ class Grouped(Scalars):
         """sum and avg of values that are no code: of their parts, which are ints, put together again."""
         of = (arg,) if distinct else ()
         put = composed.whole(arg.type)
-        found = [self._column(_Slot("sum", part, of, part.type)) for part in composed.parts(arg)]
+        found = [self._column(_total(part, of)) for part in composed.parts(arg)]
         count = self._column(_Slot("count", arg if arg.type.nullable else None, of, INT))
 
         def made() -> Expr:

@@ -94,7 +94,7 @@ class Everview(Postgres):
         }
 
         def _parse_disjunction(self) -> exp.Expr | None:
-            """A constant alone between commas is itself: lists of thousands need not go down all levels of operators."""
+            """A constant alone between commas is itself: thousands of them need not go down all levels of operators."""
             token, following = self._curr, self._next
             if following and token.token_type in _CONSTANTS and following.token_type in _ENDS:
                 self._advance()

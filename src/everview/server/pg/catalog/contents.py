@@ -335,7 +335,7 @@ def _column(out: Contents, oid: int, number: int, column: ColumnPicture, place: 
     array = declared.kind == "array"
     numeric = {20: (64, 2, 0), 23: (32, 2, 0), 21: (16, 2, 0), 701: (53, 2, None)}.get(told, (None, None, None))
     if declared.kind == "decimal":
-        numeric = 18, 10, declared.scale
+        numeric = declared.width or 18, 10, declared.scale
     elif declared.kind == "numeric" and declared.scale < FREE:
         numeric = declared.width or MOST_DIGITS, 10, declared.scale
     name = next((t.name for t in TYPES.values() if t.oid == told), None)
