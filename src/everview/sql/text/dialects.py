@@ -102,12 +102,6 @@ class Everview(Postgres):
             found: exp.Expr | None = super()._parse_disjunction()
             return found
 
-        def _parse_select_or_expression(self, alias: bool = False) -> exp.Expr | None:
-            if self._curr.token_type in _CONSTANTS and self._next and self._next.token_type in _ENDS:
-                return self._parse_disjunction()
-            found: exp.Expr | None = super()._parse_select_or_expression(alias)
-            return found
-
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
             """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""
             if this is not None and this.is_string and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", this.name):
