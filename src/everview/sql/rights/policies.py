@@ -214,7 +214,7 @@ def visible(compiler: Compiler, name: str, relation: Relation, command: str = "S
     inner = _inner(compiler, source)
     with acting(None):
         found = inner.derived(tree, {})
-    node = _unwrapped(found.node)
+    node = unwrapped(found.node)
     return replace(found, node=node)
 
 
@@ -304,7 +304,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _unwrapped(node: plan.Node) -> plan.Node:
+def unwrapped(node: plan.Node) -> plan.Node:
     """Without a projection that changes nothing, so that indexes of the table are found below."""
     if not isinstance(node, plan.Project) or len(node.exprs) != len(node.child.types):
         return node

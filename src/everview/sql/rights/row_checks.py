@@ -97,7 +97,7 @@ def bound(core: Core, name: str, text: str, who: Principal) -> plan.Node:
     compiler = Compiler(core.session, source)
     compiler.trusted = True
     with acting(None):
-        return policies._unwrapped(compiler.derived(tree, {}).node)
+        return policies.unwrapped(compiler.derived(tree, {}).node)
 
 
 def filter_of(node: plan.Node, table: plan.Node) -> Expr | None:
