@@ -153,20 +153,20 @@ class Pipeline:
         return self.session.table(name, schema, key=keys or None)
 
     def _check(self, table: Table, keys: tuple[str, ...], schema: Mapping[str, Any] | None) -> None:
-        names = [c.name for c in relation_of(table).columns]
-        has = {c.name: c.type for c in relation_of(table).columns}
-        if tuple(names[c] for c in relation_of(table).key) != keys:
-            known = ", ".join(names[c] for c in relation_of(table).key) or "no key"
+        relation = relation_of(table)
+        names = [c.name for c in relation.columns]
+        has = {c.name: c.type for c in relation.columns}
+        if tuple(names[c] for c in relation.key) != keys:
+            known = ", ".join(names[c] for c in relation.key) or "no key"
             raise InputError(
                 "E_SCHEMA",
-                f"table {relation_of(table).label!r} exists with {known}, "
-                f"the source asks for {', '.join(keys) or 'none'}",
+                f"table {relation.label!r} exists with {known}, the source asks for {', '.join(keys) or 'none'}",
                 "give the key the table was made with",
             )
         if schema is not None and {n: data_type(t) for n, t in schema.items()} != has:
             raise InputError(
                 "E_SCHEMA",
-                f"table {relation_of(table).label!r} exists with other columns: {table!r}",
+                f"table {relation.label!r} exists with other columns: {table!r}",
                 "leave schema= out to take the table as it is, or drop the table",
             )
 

@@ -160,20 +160,20 @@ class _Chances:
         return 1.0 if known is None else known(row)
 
     def _function(self, question: Question, table: Table, of: Any) -> Callable[[Row], float]:
-        name = relation_of(table).label
+        relation = relation_of(table)
+        name = relation.label
         if isinstance(of, Mapping):
             rows = {
-                relation_of(table).codec.encode_row(r if isinstance(r, tuple) else (r,)): _chance(name, p)
-                for r, p in of.items()
+                relation.codec.encode_row(r if isinstance(r, tuple) else (r,)): _chance(name, p) for r, p in of.items()
             }
             for code in rows:
-                if question.contents.count(relation_of(table).node, OUTSIDE, code) <= 0:
-                    row = relation_of(table).codec.decode_row(code)
+                if question.contents.count(relation.node, OUTSIDE, code) <= 0:
+                    row = relation.codec.decode_row(code)
                     what = f"probability: {row!r} is not in table {name!r}"
                     raise InputError("E_ABSENT", what, "give probabilities of rows that are there")
             return lambda row: rows.get(row, 1.0)
         if callable(of):
-            decode = relation_of(table).codec.decode_row
+            decode = relation.codec.decode_row
             return lambda row: _chance(name, of(decode(row)))
         same = _chance(name, of)
         return lambda row: same

@@ -62,10 +62,11 @@ def table_of(db: Session, name: str) -> Followed:
 
 def described(found: Followed) -> dict[str, Any]:
     """A table or view as JSON."""
-    names, types = relation_of(found).codec.names, relation_of(found).codec.types
+    relation = relation_of(found)
+    names, types = relation.codec.names, relation.codec.types
     said: dict[str, Any] = {
-        "name": relation_of(found).label,
-        "kind": relation_of(found).kind,
+        "name": relation.label,
+        "kind": relation.kind,
         "columns": columns_shown(names, types),
     }
     if isinstance(found, Table):

@@ -21,20 +21,21 @@ if TYPE_CHECKING:
 
 def key_codes(table: Table, keys: Any) -> np.ndarray:
     """Keys as columns of codes: a key of one column is its value, of several a tuple."""
-    if not relation_of(table).key:
+    relation = relation_of(table)
+    if not relation.key:
         raise InputError(
             "E_NO_KEY",
-            f"table {relation_of(table).label!r} has no key",
+            f"table {relation.label!r} has no key",
             'delete whole rows, or declare one: key="column"',
         )
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise InputError("E_TYPE", f"keys={keys!r}: a list of keys is needed", "put a single key into a list")
-    names = [relation_of(table).codec.names[c] for c in relation_of(table).key]
-    types = [relation_of(table).codec.types[c] for c in relation_of(table).key]
+    names = [relation.codec.names[c] for c in relation.key]
+    types = [relation.codec.types[c] for c in relation.key]
     keys = [*keys]
     if len(names) == 1 and len(keys) > ONE_BY_ONE_ROWS and not any(isinstance(key, tuple) for key in keys):
         with suppress(InputError):  # below it is said which one is wrong
-            return encode_column(keys, types[0], relation_of(table).codec.interner).reshape(1, -1)
+            return encode_column(keys, types[0], relation.codec.interner).reshape(1, -1)
     found = []
     for key in keys:
         values = key if isinstance(key, tuple) and (len(names) > 1 or types[0].kind != "tuple") else (key,)
@@ -43,7 +44,7 @@ def key_codes(table: Table, keys: Any) -> np.ndarray:
                 "E_KEY", f"the key is ({', '.join(names)}), got {len(values)} value(s): {key!r}", "give a tuple of them"
             )
         pairs = zip(types, values, strict=True)
-        found.append([encode_value(declared, value, relation_of(table).codec.interner) for declared, value in pairs])
+        found.append([encode_value(declared, value, relation.codec.interner) for declared, value in pairs])
     return np.array(found, dtype=np.int64).reshape(len(found), len(names)).T
 
 

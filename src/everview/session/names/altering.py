@@ -94,11 +94,12 @@ class Altering:
         """Give a table other columns, whose values `node` gives over what it is, or another key; the views `gone` go
         with that, in the same entry.
         """
+        relation = relation_of(table)
         core, catalog = self._core, self._catalog
-        self._begin(f"table {relation_of(table).label!r} cannot be altered")
-        for one in (relation_of(table).label, *gone):
+        self._begin(f"table {relation.label!r} cannot be altered")
+        for one in (relation.label, *gone):
             core.access.may_own("relation", one)
-        self._refuse_pipelines(relation_of(table).label)
+        self._refuse_pipelines(relation.label)
         self._refuse_followers(table, gone)
         if gone and core.clock.agenda.of(table):  # a table cannot be altered while views of it follow the clock
             for name in gone:
@@ -106,12 +107,12 @@ class Altering:
             gone = ()
         number = catalog.next_id
         entry = TableAltered(
-            relation_of(table).label,
+            relation.label,
             node,
             tuple((c.name, c.type) for c in columns),
             key,
             number,
-            f"{RESERVED_PREFIX}{number} {relation_of(table).label}",
+            f"{RESERVED_PREFIX}{number} {relation.label}",
             tuple(gone),
         )
         self._check_views(table, entry)
@@ -302,6 +303,7 @@ class Altering:
 
     def _built(self, table: Table, entry: TableAltered, rows: Words) -> Callable[[], None]:
         """Build the altered table and the views over it; gives what then makes them the ones that are meant."""
+        relation = relation_of(table)
         core, catalog, runtime = self._core, self._catalog, self._core.runtime
         columns = [Column(name, declared) for name, declared in entry.columns]
         node = nodes.Table(entry.id, tuple(c.type for c in columns), entry.key)
@@ -310,9 +312,9 @@ class Altering:
         present = [tuple(row) for row in rows.T.tolist()]
         made = runtime.add_table(node, order, entry.label, core.history, present)
         plans, moved = standing_for(entry), places(entry)
-        kept = [i for i in relation_of(table).more if all(k in moved for k in i.keys)]
+        kept = [i for i in relation.more if all(k in moved for k in i.keys)]
         more = [self._index(node, Index(tuple(moved[k] for k in i.keys), i.arrangement, i.name)) for i in kept]
-        staying = [v for n, v in catalog.views.items() if n in relation_of(table).views and n not in entry.gone]
+        staying = [v for n, v in catalog.views.items() if n in relation.views and n not in entry.gone]
         views = [self._view(v, substituted(relation_of(v).node, plans)) for v in staying]
 
         def finish() -> None:
@@ -320,18 +322,16 @@ class Altering:
                 if name in catalog.views:
                     catalog.redeclarable.discard(name)
                     core.definitions.views.remove(catalog.views[name])
-            keep_snapshots(relation_of(table).arrangement.trace)
-            self._forget_columns(
-                table, {columns[new].name: relation_of(table).columns[old].name for old, new in moved.items()}
-            )
+            keep_snapshots(relation.arrangement.trace)
+            self._forget_columns(table, {columns[new].name: relation.columns[old].name for old, new in moved.items()})
             runtime.builder.forget_plans_of(plan_of(table))
-            relation_of(table).node, relation_of(table).id, relation_of(table).key = node, entry.id, entry.key
-            relation_of(table).columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
-            relation_of(table).codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
-            relation_of(table).stored_as, relation_of(table).more = entry.label, more
-            relation_of(table).installed_at = core.time
+            relation.node, relation.id, relation.key = node, entry.id, entry.key
+            relation.columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
+            relation.codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
+            relation.stored_as, relation.more = entry.label, more
+            relation.installed_at = core.time
             self._point(table, made)
-            catalog.redeclarable.discard(relation_of(table).label)
+            catalog.redeclarable.discard(relation.label)
             for again in views:
                 again()
 
@@ -342,25 +342,25 @@ class Altering:
 
     def _view(self, view: View, node: nodes.Node) -> Callable[[], None]:
         """Build a view over another plan; gives what then makes it that."""
+        relation = relation_of(view)
         core = self._core
-        asked = relation_of(view).history
+        asked = relation.history
         history = core.history if asked is None else asked
-        arrangement = core.definitions.install(node, relation_of(view).index, history, relation_of(view).plan)
+        arrangement = core.definitions.install(node, relation.index, history, relation.plan)
         more = [
-            Index(i.keys, core.definitions.install(node, i.keys, choice=relation_of(view).plan), i.name)
-            for i in relation_of(view).more
+            Index(i.keys, core.definitions.install(node, i.keys, choice=relation.plan), i.name) for i in relation.more
         ]
-        source = core.definitions.collection_of(node, [c.name for c in relation_of(view).columns])
+        source = core.definitions.collection_of(node, [c.name for c in relation.columns])
         relation_of(source).plan_why, relation_of(source).calls = (
-            relation_of(relation_of(view).source).plan_why,
-            relation_of(relation_of(view).source).calls,
+            relation_of(relation.source).plan_why,
+            relation_of(relation.source).calls,
         )
 
         def again() -> None:
-            keep_snapshots(relation_of(view).arrangement.trace)
-            relation_of(view).node, relation_of(view).source, relation_of(view).more = node, source, more
-            relation_of(view).fallible = error_operators(core.runtime.dataflow, arrangement.operator)
-            relation_of(view).installed_at = core.time
+            keep_snapshots(relation.arrangement.trace)
+            relation.node, relation.source, relation.more = node, source, more
+            relation.fallible = error_operators(core.runtime.dataflow, arrangement.operator)
+            relation.installed_at = core.time
             self._point(view, arrangement)
 
         return again

@@ -50,10 +50,11 @@ def provenanced(collection: Collection, provenance: Provenance | Kind) -> Collec
 
 def by_another_plan(collection: Collection, node: Node) -> Collection:
     """The same collection by another plan; it means what it meant."""
-    found = collection._derive(node, relation_of(collection).columns)
-    relation_of(found).meaning = relation_of(collection).meaning or relation_of(collection).node
+    relation = relation_of(collection)
+    found = collection._derive(node, relation.columns)
+    relation_of(found).meaning = relation.meaning or relation.node
     relation_of(found).plan_why, relation_of(found).calls = (
-        relation_of(collection).plan_why,
-        relation_of(collection).calls,
+        relation.plan_why,
+        relation.calls,
     )
     return found

@@ -154,46 +154,48 @@ class Tables:
 
     def _same(self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None) -> Table:
         """A table that was found when the session was opened, if it is declared as it was."""
-        have = [(c.name, c.type) for c in relation_of(table).columns]
+        relation = relation_of(table)
+        have = [(c.name, c.type) for c in relation.columns]
         followers = self._core.clock.followers
         lives = [f.size for f in followers if isinstance(f, ArrivalTTL) and f.owner and f.table is table]
-        keys = list(names_of(f"the key of table {relation_of(table).label!r}", key))
+        keys = list(names_of(f"the key of table {relation.label!r}", key))
         if (
             [(n, data_type(t)) for n, t in schema.items()] != have
-            or keys != [have[i][0] for i in relation_of(table).key]
+            or keys != [have[i][0] for i in relation.key]
             or lives != ([] if ttl is None else [ttl])
         ):
             shown = ", ".join(f"{n} {t!r}" for n, t in have)
-            keyed = f", key {', '.join(have[i][0] for i in relation_of(table).key)}" if relation_of(table).key else ""
+            keyed = f", key {', '.join(have[i][0] for i in relation.key)}" if relation.key else ""
             keyed += "".join(f", ttl {life / 1e6:g} s" for life in lives)
             raise InputError(
                 "E_SCHEMA",
-                f"table {relation_of(table).label!r} exists with other columns, another key or ttl: ({shown}{keyed})",
-                f"use it as it is with db[{relation_of(table).label!r}], drop it first, or choose another name",
+                f"table {relation.label!r} exists with other columns, another key or ttl: ({shown}{keyed})",
+                f"use it as it is with db[{relation.label!r}], drop it first, or choose another name",
             )
-        self._catalog.redeclarable.discard(relation_of(table).label)
+        self._catalog.redeclarable.discard(relation.label)
         return table
 
     @reads
     def drop(self, table: Table, cascade: bool) -> None:
         """Stop keeping a table."""
+        relation = relation_of(table)
         core = self._core
         table._alive()
         core.transactions.refuse_supposed("tables cannot be dropped")
         core.transactions.catch_up()
-        core.runtime.backing.check_writable(f"table {relation_of(table).label!r} cannot be dropped")
-        for name in (relation_of(table).label, *(relation_of(table).views if cascade else ())):
+        core.runtime.backing.check_writable(f"table {relation.label!r} cannot be dropped")
+        for name in (relation.label, *(relation.views if cascade else ())):
             if not name.startswith((TRANSIENT, RESERVED_PREFIX)):
                 core.access.may_own("relation", name)
         users = self.users_of(table)
         if users and not cascade:
             raise PlanError(
                 "E_IN_USE",
-                f"table {relation_of(table).label!r} is read by {', '.join(users)}",
+                f"table {relation.label!r} is read by {', '.join(users)}",
                 "drop those first, or use drop(cascade=True)",
             )
-        self._catalog.note(TableDropped(relation_of(table).label))
-        self._catalog.redeclarable -= {relation_of(table).label, *relation_of(table).views}
+        self._catalog.note(TableDropped(relation.label))
+        self._catalog.redeclarable -= {relation.label, *relation.views}
         self.remove(table)
 
     def users_of(self, table: Table) -> list[str]:
@@ -209,18 +211,19 @@ class Tables:
 
     def remove(self, table: Table) -> None:
         """A table goes, with the views that read it."""
+        relation = relation_of(table)
         tables = self._catalog.tables
-        for name in sorted(relation_of(table).views):
+        for name in sorted(relation.views):
             self._definitions.views.remove(self._catalog.views[name])
-        for arrangement in (relation_of(table).arrangement, *(index.arrangement for index in relation_of(table).more)):
+        for arrangement in (relation.arrangement, *(index.arrangement for index in relation.more)):
             keep_snapshots(arrangement.trace)
-        relation_of(table).dropped = True
-        self._definitions.remarks.forget(relation_of(table).label)
-        self._core.access.forget("relation", relation_of(table).label)
-        for name in [n for n, s in self._catalog.sequences.items() if s.owner[:1] == (relation_of(table).label,)]:
+        relation.dropped = True
+        self._definitions.remarks.forget(relation.label)
+        self._core.access.forget("relation", relation.label)
+        for name in [n for n, s in self._catalog.sequences.items() if s.owner[:1] == (relation.label,)]:
             del self._catalog.sequences[name]
         self._core.constraints.noticed()
-        del tables[relation_of(table).label]
+        del tables[relation.label]
         self._core.subscriptions.forget(table)
         for hidden in [t for t in tables.values() if relation_of(t).origin is table]:
             del tables[relation_of(hidden).label]

@@ -149,49 +149,52 @@ class Views:
 
     def _same(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
         """A view that was found when the session was opened, if it is defined as it was."""
-        names = [c.name for c in relation_of(view).columns]
+        relation = relation_of(view)
+        names = [c.name for c in relation.columns]
         wanted = list(names_of("index_by", index_by))
         if (
             not isinstance(collection, Collection)
             or [c.name for c in relation_of(collection).columns] != names
-            or wanted != [names[i] for i in relation_of(view).index]
+            or wanted != [names[i] for i in relation.index]
             or not self._catalog.defines(view, collection)
         ):
             raise PlanError(
                 "E_NAME",
-                f"view {relation_of(view).label!r} exists with another definition",
-                f"use it as it is with db[{relation_of(view).label!r}], drop it first, or choose another name",
+                f"view {relation.label!r} exists with another definition",
+                f"use it as it is with db[{relation.label!r}], drop it first, or choose another name",
             )
-        self._catalog.redeclarable.discard(relation_of(view).label)
+        self._catalog.redeclarable.discard(relation.label)
         self._catalog.give(relation_of(collection).node)
         return view
 
     @reads
     def drop(self, view: View) -> None:
         """Stop keeping a view."""
+        relation = relation_of(view)
         core = self._core
         view._alive()
         core.transactions.catch_up()
-        self._catalog.redeclarable.discard(relation_of(view).label)
-        if relation_of(view).label.startswith(TRANSIENT):
+        self._catalog.redeclarable.discard(relation.label)
+        if relation.label.startswith(TRANSIENT):
             self.remove(view)
             self._definitions.collect()
         else:
-            core.access.may_own("relation", relation_of(view).label)
+            core.access.may_own("relation", relation.label)
             core.transactions.refuse_supposed("views cannot be dropped")
-            core.runtime.backing.check_writable(f"view {relation_of(view).label!r} cannot be dropped")
-            self._catalog.note(ViewDropped(relation_of(view).label))
+            core.runtime.backing.check_writable(f"view {relation.label!r} cannot be dropped")
+            self._catalog.note(ViewDropped(relation.label))
             self.remove(view)
             self._definitions.free_unused()
 
     def remove(self, view: View) -> None:
         """A view goes; what only it needed is freed by `free_unused`."""
-        for arrangement in (relation_of(view).arrangement, *(index.arrangement for index in relation_of(view).more)):
+        relation = relation_of(view)
+        for arrangement in (relation.arrangement, *(index.arrangement for index in relation.more)):
             keep_snapshots(arrangement.trace)
-        self._definitions.remarks.forget(relation_of(view).label)
-        self._core.access.forget("relation", relation_of(view).label)
-        relation_of(view).dropped = True
-        del self._catalog.views[relation_of(view).label]
+        self._definitions.remarks.forget(relation.label)
+        self._core.access.forget("relation", relation.label)
+        relation.dropped = True
+        del self._catalog.views[relation.label]
         self._core.subscriptions.forget(view)
         for table in self._catalog.tables.values():
-            relation_of(table).views.discard(relation_of(view).label)
+            relation_of(table).views.discard(relation.label)

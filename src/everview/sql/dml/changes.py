@@ -374,13 +374,14 @@ def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source:
 
 
 def _named_key(sql: Statements, named: exp.Expr, table: Table, source: Source) -> Key:
-    last = relation_of(table).label.rpartition(".")[2]
-    if relation_of(table).key and named.name.lower() == f"{last}_pkey".lower():
-        return relation_of(table).key
-    rules = {r.name: r for r in sql.core.constraints.rules(relation_of(table).label) if r.kind == UNIQUE}
+    relation = relation_of(table)
+    last = relation.label.rpartition(".")[2]
+    if relation.key and named.name.lower() == f"{last}_pkey".lower():
+        return relation.key
+    rules = {r.name: r for r in sql.core.constraints.rules(relation.label) if r.kind == UNIQUE}
     exact = names.spelled(named.name, rules)
     if exact not in rules:
-        what = f"{relation_of(table).label} has no unique constraint {named.name}"
+        what = f"{relation.label} has no unique constraint {named.name}"
         raise source.error(named, "E_NAME", what, did_you_mean(named.name, rules))
     return places(table, rules[exact].columns)
 
@@ -447,15 +448,16 @@ def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -
 
 def _new_keys(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
     """Rows whose keys must not be there yet."""
-    codes = relation_of(table).codec.encode(rows)
-    keys = [tuple(codes[k, i].item() for k in relation_of(table).key) for i in range(len(rows))]
-    there = {tuple(r[k] for k in relation_of(table).key) for r in sql.core.transactions.present(table, keys)}
+    relation = relation_of(table)
+    codes = relation.codec.encode(rows)
+    keys = [tuple(codes[k, i].item() for k in relation.key) for i in range(len(rows))]
+    there = {tuple(r[k] for k in relation.key) for r in sql.core.transactions.present(table, keys)}
     for row, key in zip(rows, keys, strict=True):
         if key in there:
-            shown = ", ".join(repr(row[k]) for k in relation_of(table).key)
+            shown = ", ".join(repr(row[k]) for k in relation.key)
             raise InputError(
                 "E_KEY",
-                f"table {relation_of(table).label!r} already has a row with key {shown}",
+                f"table {relation.label!r} already has a row with key {shown}",
                 "UPDATE it, or INSERT OR REPLACE",
             )
         there.add(key)

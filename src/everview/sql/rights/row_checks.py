@@ -109,12 +109,13 @@ def filter_of(node: plan.Node, table: plan.Node) -> Expr | None:
 
 def _passing(core: Core, table: Table, node: plan.Node, codes: np.ndarray) -> int:
     """How many of the rows fulfil it."""
-    predicate = filter_of(node, relation_of(table).node)
+    relation = relation_of(table)
+    predicate = filter_of(node, relation.node)
     if predicate is not None:
         return len(evaluate((), predicate, np.ascontiguousarray(codes), core.interner).kept)
-    rows = plan.Constant(tuple(map(tuple, relation_of(table).codec.decode_rows(codes))), relation_of(table).node.types)
-    asked = substituted(node, {relation_of(table).node: rows})
-    columns = list(relation_of(table).columns)
+    rows = plan.Constant(tuple(map(tuple, relation.codec.decode_rows(codes))), relation.node.types)
+    asked = substituted(node, {relation.node: rows})
+    columns = list(relation.columns)
     found = asking.rows(core.session, asked, lambda: Collection(asked, columns, core), None, "once")
     return int(found.shape[1])
 
