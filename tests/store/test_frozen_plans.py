@@ -60,10 +60,11 @@ def test_hashes_do_not_travel(tmp_path: Path) -> None:
     script = f"""
 import everview as ev
 from everview import col
+from everview.language.relation import relation_of
 from everview.plan.digest import digest
 from everview.plan.frozen import Functions, thaw
 node = thaw(open({str(tmp_path / "plan")!r}, "rb").read(), Functions())
-same = ev.connect().table("t", {{"x": str}}).filter(col.x == "pear")._node
+same = relation_of(ev.connect().table("t", {{"x": str}}).filter(col.x == "pear")).node
 assert node == same and hash(node) == hash(same)
 print(digest(node))
 """

@@ -3,7 +3,7 @@
 A session has one optimiser, made when it is first asked (a fifth of a second); a question is a problem that is added,
 read and removed. What was chosen is written into the plan itself. So a durable session, which builds its views before
 their rows are back, builds the same operators again; what the view means stays what was written
-(`Collection._meaning`).
+(`Relation.meaning`).
 
 Joins inside loops stay as they are: how many rows go around is not known before they do.
 """

@@ -1,7 +1,7 @@
 """Collections as they are kept: what a session makes of a plan before it is installed.
 
 What is written into the plan here is stored with the view, so a directory that is opened again builds the same
-operators; what the view means stays what was written (`Collection._meaning`), by which it is recognised.
+operators; what the view means stays what was written (`Relation.meaning`), by which it is recognised.
 """
 
 from __future__ import annotations

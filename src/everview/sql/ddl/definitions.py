@@ -1,7 +1,7 @@
 """CREATE TABLE, CREATE VIEW and DROP: what has a name.
 
 A view is kept under its query's plan. Where the order of joins was chosen by how large tables are now, the plan of the
-text as written is kept beside it (`Collection._meaning`): that one says tomorrow, too, whether a view that is declared
+text as written is kept beside it (`Relation.meaning`): that one says tomorrow, too, whether a view that is declared
 again is the same.
 """
 
