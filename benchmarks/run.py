@@ -86,6 +86,8 @@ CASES: list[Case] = [
     Case("figure1", "figure1"),
     Case("interactive", "interactive"),
     Case("provenance", "provenance"),
+    Case("provenance_series", "provenance_series"),
+    Case("shipping", "shipping"),
     Case("what_if", "what_if"),
     Case("why", "why"),
     Case("patterns", "patterns"),

@@ -185,7 +185,7 @@ def subscribe(
     """Follow a view or table while a pipeline changes it. On a terminal it is a table updated in place; otherwise each
     change is a line.
     """
-    from everview.io.durations import seconds
+    from everview.codes.durations import seconds
     from everview.sql.shell import live
 
     with _opened(state, trust) as db:

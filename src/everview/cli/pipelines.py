@@ -89,7 +89,7 @@ def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:
 
 def _check_until(until: str) -> None:
     """A wrong duration is told before anything starts."""
-    from everview.io.durations import seconds
+    from everview.codes.durations import seconds
     from everview.io.pipeline import CAUGHT_UP
 
     if until and until != "caught_up":

@@ -113,8 +113,8 @@ def _configured(path: Path | None) -> dict[str, Any]:
 
 def _settings(options: dict[str, Any]) -> Settings:
     """How the server is reached."""
+    from everview.codes.durations import seconds
     from everview.errors import InputError
-    from everview.io.durations import seconds
     from everview.server.settings import Settings, random_token
     from everview.session.limits import size_of
 

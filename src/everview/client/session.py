@@ -15,8 +15,8 @@ from everview.client.results import ClientResult
 from everview.client.rules import ClientRules
 from everview.client.supposing import ClientWhatIf, Steps, moved
 from everview.client.transport import Transport, address_of
+from everview.codes.durations import seconds
 from everview.errors import InputError, PlanError, did_you_mean
-from everview.io.durations import seconds
 from everview.language.collection import Collection, common_owner
 from everview.language.relation import relation_of
 from everview.wire import plans

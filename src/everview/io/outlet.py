@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from everview.codes.durations import Duration, seconds
 from everview.errors import CompactedError, InputError
 from everview.io.changes import DIFF
 from everview.io.checks import answered, choice_option
-from everview.io.durations import Duration, seconds
 from everview.io.file_sink import FileSink
 from everview.io.files import Files
 from everview.io.given import as_source

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from everview.codes.declare import data_type
+from everview.codes.durations import Duration, seconds
 from everview.errors import InputError, did_you_mean
 from everview.io import changes, notebooks
 from everview.io.checks import answered, choice_option, flag_option, names_option, schema_option, text_option
-from everview.io.durations import Duration, seconds
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Missing, Mode, Policy, Rules
 from everview.io.given import as_source
 from everview.io.outlet import Outlet

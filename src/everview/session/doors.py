@@ -210,12 +210,6 @@ def outlet(view: View, core: Core, sink: Any, mode: Any, every: Any) -> Outlet:
     return made
 
 
-def seconds(duration: Any) -> float:
-    from everview.io.durations import seconds
-
-    return seconds(duration)
-
-
 # other places
 
 

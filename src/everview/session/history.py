@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from everview.codes.durations import seconds
 from everview.dataflow.lately import Lately
 from everview.errors import InputError
 from everview.runtime.base import Runtime
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.session.doors import seconds
 from everview.session.names.arguments import check_count
 
 History = int | str | dt.timedelta

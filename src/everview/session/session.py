@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from everview.codes import durations
 from everview.dataflow.shield import shielded
 from everview.errors import ClosedError, InputError, did_you_mean
 from everview.expr.language import UserFunction, declared
@@ -39,8 +40,8 @@ from everview.session.table import Table
 from everview.session.view import View
 
 if TYPE_CHECKING:
+    from everview.codes.durations import Duration
     from everview.datalog import Rules
-    from everview.io.durations import Duration
     from everview.io.pipeline import Run
     from everview.recovery.checking import Difference
     from everview.sql.answers.prepared import Prepared
@@ -196,7 +197,7 @@ class Session:
         2
         """
         if isinstance(ttl, str):
-            ttl = dt.timedelta(seconds=doors.seconds(ttl))
+            ttl = dt.timedelta(seconds=durations.seconds(ttl))
         if _is_data(schema):
             self._core.alive()
             return doors.table_of(self._core, name, schema, key, ttl)
@@ -390,7 +391,7 @@ class Session:
         self._core.alive()
         return Limits(
             self._core,
-            None if seconds is None else doors.seconds(seconds),
+            None if seconds is None else durations.seconds(seconds),
             None if memory is None else size_of(memory),
         )
 

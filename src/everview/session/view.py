@@ -31,7 +31,7 @@ from everview.session.relations import ViewRelation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from everview.io.durations import Duration
+    from everview.codes.durations import Duration
     from everview.io.outlet import Outlet
     from everview.session.core import Core
     from everview.why.absence import WhyNot

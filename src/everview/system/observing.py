@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from everview.codes import durations
 from everview.errors import InputError
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.session import doors
 from everview.session.changes.turns import reads
 from everview.session.core import Core
 from everview.session.rights.acting import acting
@@ -136,7 +136,7 @@ class System:
         """Follow the session every so many seconds, in a thread, until `unwatch` or the session's end; views over the
         relations and subscriptions to them follow, too.
         """
-        seconds = doors.seconds(every)
+        seconds = durations.seconds(every)
         with self._lock:
             if self._watching is not None:
                 raise InputError("E_IN_USE", "the session is already watched", "unwatch() first")

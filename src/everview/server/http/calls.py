@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from everview.codes.durations import seconds
 from everview.errors import InputError
 from everview.expr.resolve import Column
-from everview.io.durations import seconds
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.server.asking import Answer, answer_of, ask, only_reads
