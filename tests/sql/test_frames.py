@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 import everview as ev
+from everview.dataflow.windows import MANY
 from everview.session.local_shards import local_shards
 from tests.sql.harness import difference
 from tests.sql.postgres import Postgres
@@ -126,3 +127,15 @@ def test_plans_and_directories_keep_them(tmp_path: object) -> None:
     again.sql("INSERT INTO t VALUES (4, 0, 3, 7, 0, '')")
     assert sorted(again["v"].rows()) == [(1, None), (2, 5), (3, 7), (4, 7)]
     again.close()
+
+
+def test_many_texts_are_ordered_as_a_few_are() -> None:
+    """From so many on Arrow sorts them: by letters, whatever their bytes are."""
+    db, r = ev.connect(), random.Random(5)
+    db.sql("CREATE TABLE t (s text); CREATE VIEW v AS SELECT s, rank() OVER (ORDER BY s DESC) AS n FROM t")
+    texts = {"".join(r.choice("aZé\uffff\U0001f600 \0") for _ in range(r.randrange(6))) for _ in range(400)}
+    assert len(texts) > MANY
+    db["t"].insert([*((t,) for t in texts), (None,)])
+    first = [(None, 1)]  # PostgreSQL's NULLs are first in a falling order
+    ranked = [(text, place) for place, text in enumerate(sorted(texts, reverse=True), 2)]
+    assert sorted(db["v"].rows(), key=lambda row: row[1]) == [*first, *ranked]

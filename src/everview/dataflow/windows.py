@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from everview.codes.arrays import codes_to_floats, decode_list, floats_to_codes
 from everview.codes.interner import Interner
@@ -42,6 +43,9 @@ Pieces = list[tuple[Words, Words]]
 
 SHORT = 64
 """Frames of floats of up to so many rows on average are added up row by row."""
+
+MANY = 100
+"""Texts from which Arrow sorts them; a few are sorted sooner by Python."""
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -451,12 +455,20 @@ def _ranks(codes: Words, declared: DataType, interner: Interner) -> tuple[Words,
     """Numbers that sort like the values of interned codes, and the code of each number; NULL has any."""
     distinct, back = np.unique(codes, return_inverse=True)
     real = distinct[distinct != NULL]
-    values = decode_list(real, declared.optional(False), interner)
-    key = order_key(declared)
-    values = values if key is None else [key(value) for value in values]
-    sorting = sorted(range(len(values)), key=values.__getitem__)
+    sorting = _sorted_like_values(real, declared, interner)
     rank_of = np.zeros(len(distinct), dtype=np.int64)
     ranks = np.empty(len(real), dtype=np.int64)
     ranks[sorting] = np.arange(len(real))
     rank_of[distinct != NULL] = ranks
     return rank_of[back], real[sorting]
+
+
+def _sorted_like_values(codes: Words, declared: DataType, interner: Interner) -> Any:
+    """The places of codes in the order of their values."""
+    if declared.kind == "str" and len(codes) > MANY:
+        texts = interner.decode(codes, declared.optional(False))
+        return pc.array_sort_indices(texts).to_numpy()  # by their bytes, which is by their letters
+    values = decode_list(codes, declared.optional(False), interner)
+    key = order_key(declared)
+    values = values if key is None else [key(value) for value in values]
+    return sorted(range(len(values)), key=values.__getitem__)
