@@ -101,10 +101,12 @@ def milliseconds(seconds: float) -> str:
 def compared(scratch: float, change: float) -> str:
     """How much longer computing from scratch takes, if it does: with little data, or once on a busy machine, not.
 
-    >>> compared(0.158, 0.0002), compared(0.0001, 0.001)
-    ('790 times that', 'no more than that')
+    >>> compared(0.158, 0.0002), compared(0.0013, 0.001), compared(0.0001, 0.001)
+    ('790 times that', '1.3 times that', 'less than that')
     """
-    return f"{scratch / change:,.0f} times that" if scratch >= 2 * change else "no more than that"
+    if scratch < change:
+        return "less than that"
+    return f"{scratch / change:,.{0 if scratch >= 10 * change else 1}f} times that"
 
 
 class Recorder:
