@@ -199,6 +199,8 @@ class Windows:
 
     def _bound(self, node: exp.Window, clause: exp.Expr, part: str, unit: str, spec: Spec) -> int | float | None:
         given, side = clause.args[part], str(clause.args.get(f"{part}_side") or "").lower()
+        if given is None:
+            raise self.source.error(node, "E_SYNTAX", "a bound of a frame is missing", "ROWS 1 PRECEDING")
         if isinstance(given, str):
             if given.upper() not in ("UNBOUNDED", "CURRENT ROW"):
                 raise self.source.refuse(node, f"{given} is not a bound of a frame")
