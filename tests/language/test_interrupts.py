@@ -365,6 +365,29 @@ def test_texts_that_name_state_note_nothing(kind: type) -> None:
     assert vars(kind)["__repr__"] is spelled
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_a_query_that_was_prepared_when_the_call_was_cut_off(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its table of values stays, because its view reads that; and what comes out is what cut it off."""
+    db = ev.connect()
+    db.sql("CREATE TABLE t (x int, y int); INSERT INTO t VALUES (1, 2)")
+    make = type(db).view
+
+    def late(self: Any, *arguments: Any, **named: Any) -> Any:
+        if not before:
+            make(self, *arguments, **named)
+        raise Foreign
+
+    monkeypatch.setattr(type(db), "view", late)
+    with pytest.raises(Foreign):
+        db.prepare("ready", "SELECT x FROM t WHERE y = $y")
+    monkeypatch.undo()
+    assert ("ready" in db.views) != before and len(inside(db).catalog.tables) == 1 + (not before)
+    if not before:
+        db["ready"].drop()
+        db["everview.ready parameters"].drop()
+    assert db.prepare("ready", "SELECT x FROM t WHERE y = $y")(2).rows() == [(1,)]
+
+
 class Own(BaseException):
     """What a program's own handler of a signal raises."""
 

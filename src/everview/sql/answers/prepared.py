@@ -65,11 +65,13 @@ class Prepared:
         spoken = getattr(core_of(session).attached.get("sql"), "dialect", DEFAULT)
         source, node = _one_query(text, spoken)
         self._types = parts.whole(node, source, lambda: _types(session, source, node))
+        there = {*core.catalog.tables}
         self._values = self._table()
         try:
             self._query, self._view = self._install(source, node)
-        except BaseException:
-            self._values.drop()
+        except BaseException:  # what was there before, or is read by a view that was made, stays
+            if name not in core.catalog.views and not {*core.catalog.tables} <= there:
+                self._values.drop()
             raise
         self._codec = Codec(tuple(self._types.values()), tuple(self._types), core.interner)
         self._asked.update((row, None) for row in core.transactions.present(self._values, None))
