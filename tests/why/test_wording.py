@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,3 +49,20 @@ def test_a_column_is_called_what_the_query_calls_it() -> None:
         db.table("t", {"a": int, "b": str}).insert([(1, "x"), (3, "x")])
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT b, sum(a) AS total FROM t GROUP BY b HAVING count(*) > 1")
         assert str(db["v"].why(("x", 4))).splitlines()[0] == "v('x', 4)  Reduce by b: total = sum(a), count()"
+
+
+def test_rules_are_told_after_the_directory_was_opened_again(tmp_path: Path) -> None:
+    """The program is not there any more, its views are: the texts of the rules are kept with them."""
+    rules = "reach(X, Y) :- edge(X, Y).\nreach(X, Z) :- reach(X, Y), edge(Y, Z).\nfar(Z) :- reach(1, Z), Z > 2."
+    with ev.connect(tmp_path) as db:
+        edge = db.table("edge", {"src": int, "dst": int})
+        program = db.register(rules)
+        program.interest("reach")
+        program.interest("far")
+        edge.insert([(1, 2), (2, 3)])
+        before = [str(db["reach"].why((1, 3))), str(db["far"].why((3,)))]
+        assert "reach(X, Z) :- reach(X, Y), edge(Y, Z)." in before[0] and "far(Z)" in before[1], before
+    for _ in range(2):  # from the log, then from a checkpoint
+        with ev.connect(tmp_path) as db:
+            assert [str(db["reach"].why((1, 3))), str(db["far"].why((3,)))] == before
+            db.checkpoint()

@@ -125,7 +125,9 @@ class Rules:
     def _collection(self, relation: Relation) -> Collection:
         columns = [Column(n, t) for n, t in zip(relation.columns, relation.node.types, strict=True)]
         parents = [self._session[n] for n in self._read if n in self._session]
-        return Collection(relation.node, columns, self._core, parents=parents)
+        found = Collection(relation.node, columns, self._core, parents=parents)
+        relation_of(found).rules = {**relation_of(found).rules, **self._strata.texts()}
+        return found
 
     # ---------------------------------------------------------------------------------- interest
 

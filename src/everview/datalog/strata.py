@@ -47,7 +47,9 @@ from everview.expr.resolve import literal
 from everview.plan import joins
 from everview.plan.check import widen
 from everview.plan.components import components
+from everview.plan.digest import digest
 from everview.plan.nodes import Constant, Loop, LoopResult, Node, Project, TopK, Types, Variable
+from everview.plan.rewrites import rewritten_plan
 from everview.types import DataType
 
 
@@ -75,6 +77,7 @@ class Strata:
         self.bodies = Bodies(self._find, self._suggest)
         self.made_by: dict[Node, str] = {}
         """for the plan of each rule's head, the rule as it was written"""
+        self._texts: dict[str, str] | None = None
         for number, rule in enumerate(rules):
             for part in aggregates.split(apart(_with_functions(rule, functions or {})), number):
                 self.rules.setdefault(part.name, []).append(part)
@@ -82,6 +85,13 @@ class Strata:
         self.dominance: dict[str, list[Dominance]] = {}
         for order in self.about.dominance:
             self.dominance.setdefault(order.name, []).append(order)
+
+    def texts(self) -> Mapping[str, str]:
+        """The rules as they were written, by the digests of their plans: as compiled, and as views are stored."""
+        if self._texts is None:
+            self._texts = {digest(rewritten_plan(node, ())): text for node, text in self.made_by.items()}
+            self._texts |= {digest(node): text for node, text in self.made_by.items()}
+        return self._texts
 
     def compile(self) -> dict[str, Relation]:
         """The plan of every relation."""

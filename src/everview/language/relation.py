@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from everview.plan.nodes import Node
 
 _numbers = itertools.count()
+NO_RULES: Mapping[str, str] = MappingProxyType({})
 
 
 class Relation:
@@ -54,6 +55,11 @@ class Relation:
         self.plan_why = ""
         """why its joins are kept as `db.view` is told, if nobody asked for that"""
         self.calls: tuple[str, ...] = ()
+        self.rules: Mapping[str, str] = NO_RULES
+        """the rules of a program that parts of the plan are from, as they were written, by the digests of those"""
+        for parent in parents:
+            if more := relation_of(parent).rules:
+                self.rules = {**self.rules, **more}
         self.bound: Mapping[str, Any] = MappingProxyType({})
         """attributes of whoever made it whose values are in the plan: for nobody else (`session.rights`)"""
         check_running(self.loop_tokens)

@@ -7,10 +7,9 @@ its reasons become those of the row above. A row of a Datalog relation has the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
@@ -18,7 +17,7 @@ from everview.language.collection import known_names
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.check import free_depths
-from everview.plan.rewrites import rewritten_plan
+from everview.plan.digest import digest
 from everview.plan.wording import texts
 from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.names.overview import TRANSIENT
@@ -30,7 +29,6 @@ from everview.why.linear import below
 from everview.why.steps import Absent, Goal, Key, Search, Step
 
 if TYPE_CHECKING:
-    from everview.datalog.strata import Strata
     from everview.session.core import Core
     from everview.session.view import View
 
@@ -66,7 +64,8 @@ class Names:
         self._tables: dict[plan.Node, Named] = {}
         self._by_rule: dict[int, tuple[plan.Node, str]] = {}
         self._texts: Mapping[plan.Node, str] | None = None
-        self._strata = [rules._strata for rules in dict.fromkeys(rules_of(core).values())]
+        self._rules = [rules._strata.texts() for rules in dict.fromkeys(rules_of(core).values())]
+        self._rules += [relation_of(view).rules] if relation_of(view).rules else []
 
     def of(self, node: plan.Node) -> Named | None:
         """What a plan is called, if anything."""
@@ -108,26 +107,14 @@ class Names:
         return self._texts.get(node, type(node).__name__)
 
     def rule(self, node: plan.Node) -> str:
-        """The rule of a program that a plan is the body of."""
-        if not self._strata:
+        """The rule of a program that a plan is the body of: of a program here, or of the one that the view is from."""
+        if not self._rules:
             return ""
         known = self._by_rule.get(id(node))
         if known is None:
-            found = (made[node] for strata in self._strata for made in _made_by(strata) if node in made)
-            rule = next(found, "")
-            known = self._by_rule[id(node)] = (node, rule)
+            part = digest(node)
+            known = self._by_rule[id(node)] = (node, next((r[part] for r in self._rules if part in r), ""))
         return known[1]
-
-
-_rewritten: WeakKeyDictionary[Strata, dict[plan.Node, str]] = WeakKeyDictionary()
-
-
-def _made_by(strata: Strata) -> Iterator[Mapping[plan.Node, str]]:
-    """The rules by their plans: as they were written, and, if that is asked for, as views are stored."""
-    yield strata.made_by
-    if strata not in _rewritten:
-        _rewritten[strata] = {rewritten_plan(node, ()): text for node, text in strata.made_by.items()}
-    yield _rewritten[strata]
 
 
 def _of_view(view: View) -> Named:

@@ -351,10 +351,8 @@ class Altering:
             Index(i.keys, core.definitions.install(node, i.keys, choice=relation.plan), i.name) for i in relation.more
         ]
         source = core.definitions.collection_of(node, [c.name for c in relation.columns])
-        relation_of(source).plan_why, relation_of(source).calls = (
-            relation_of(relation.source).plan_why,
-            relation_of(relation.source).calls,
-        )
+        before, after = relation_of(relation.source), relation_of(source)
+        after.plan_why, after.calls, after.rules = before.plan_why, before.calls, before.rules
 
         def again() -> None:
             keep_snapshots(relation.arrangement.trace)

@@ -46,6 +46,7 @@ class ViewMade:
     meaning: str = ""  # digest of the definition
     why: str = ""  # the plan was chosen, if nobody asked for it
     calls: tuple[str, ...] = ()  # functions written in SQL that it calls
+    rules: tuple[str, ...] = ()  # that parts of the plan are from: a digest, a space, the text
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from everview.session.names.overview import TRANSIENT
 from everview.session.names.rewriting import rewritten
 from everview.session.names.rules import Rule
 from everview.session.reads.snapshot import keep_snapshots
+from everview.session.relations import ViewRelation
 from everview.session.table import Table
 from everview.session.view import View
 
@@ -80,6 +81,7 @@ class Views:
                 meaning,
                 why,
                 relation_of(collection).calls,
+                _rules_in(relation_of(view)),
             )
             with self._definitions.noting(view, ViewMade(name, *made)):
                 pass
@@ -198,3 +200,11 @@ class Views:
         self._core.subscriptions.forget(view)
         for table in self._catalog.tables.values():
             relation_of(table).views.discard(relation.label)
+
+
+def _rules_in(relation: ViewRelation) -> tuple[str, ...]:
+    """The rules that parts of a view's plan are from, as they are kept."""
+    if not relation.rules:
+        return ()
+    parts = {digest(node) for node in relation.node.walk()}
+    return tuple(f"{part} {text}" for part, text in relation.rules.items() if part in parts)
