@@ -79,9 +79,9 @@ class Dataflow:
         self.sharded = sharded
         """whether it is one of several shards: then rows are exchanged and the program has stops"""
         self.numbered: list[Operator | None] = []
+        """every operator by the order in which they were made, equal on all shards; None once dropped"""
         self.made = 0
         """operators there ever were: it grows with each, while numbers may be given again"""
-        """every operator by the order in which they were made, equal on all shards; None once dropped"""
         self.purpose: Purpose | None = None
         """the part of a plan that operators are being made for"""
         self.time = 0
