@@ -167,3 +167,28 @@ def test_a_full_disk_refuses_steps_and_loses_nothing(monkeypatch: pytest.MonkeyP
 def test_memory_is_a_size() -> None:
     with pytest.raises(ev.InputError, match="E_RANGE"):
         ev.connect(memory="much")
+
+
+@pytest.mark.parametrize("damage", ["flipped", "emptied", "cut"])
+def test_a_damaged_file_that_is_read_where_it_lies_is_found(tmp_path: Path, damage: str) -> None:
+    """Files that are mapped, not read, are compared with their checksums, too: else a flipped bit is a wrong answer."""
+    with ev.connect(tmp_path, memory="20MB") as db:
+        t = db.table("t", {"x": int, "y": int})
+        db.view("v", t.distinct())
+        t.insert([(i, i * 7) for i in range(20_000)])
+        db.checkpoint()
+    largest = max((tmp_path / "batches").glob("*.arrow"), key=lambda path: path.stat().st_size)
+    good = largest.read_bytes()
+    middle = len(good) // 2
+    bad = {
+        "flipped": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
+        "emptied": b"",
+        "cut": good[:middle],
+    }
+    largest.write_bytes(bad[damage])
+    with pytest.raises(ev.EverviewError) as error:
+        ev.connect(tmp_path, memory="20MB")
+    assert error.value.code == "E_DAMAGED" and largest.name in error.value.message
+    largest.write_bytes(good)
+    with ev.connect(tmp_path, memory="20MB") as db:
+        assert len(db["v"]) == 20_000

@@ -54,7 +54,7 @@ class Kept:
     def _put_back(self, trace: Trace, ref: Ref) -> None:
         """A batch is read into memory; where memory is short, a file is read where it lies."""
         if self._spilling is not None and ref.file:
-            image, mapped = read_image(self._store.files, ref)
+            image, mapped = read_image(self._store.files, ref, check=True)
             if mapped is not None:
                 self._spilling.adopt(trace, image, mapped, self._time)
                 return
