@@ -114,10 +114,8 @@ def _key_pair(left: Collection, right: Collection, a: int, b: int) -> tuple[node
     try:
         equal = functions.call("eq", scope_of(left).at(a), scope_of(right).at(b))
     except PlanError:
-        name, kinds = (
-            relation_of(left).columns[a].name,
-            (relation_of(left).columns[a].type, relation_of(right).columns[b].type),
-        )
+        one, other = relation_of(left).columns[a], relation_of(right).columns[b]
+        name, kinds = one.name, (one.type, other.type)
         raise PlanError(
             "E_TYPE",
             f"the join's column {name!r} is {kinds[0]!r} on one side and {kinds[1]!r} on the other",

@@ -119,11 +119,8 @@ class Names:
 
 def _of_view(view: View) -> Named:
     """A view's name; that of a query is its own."""
-    name = (
-        relation_of(view).label.strip("()")
-        if relation_of(view).label.startswith(TRANSIENT)
-        else relation_of(view).label
-    )
+    label = relation_of(view).label
+    name = label.strip("()") if label.startswith(TRANSIENT) else label
     return Named(name, tuple(c.name for c in relation_of(view).columns))
 
 

@@ -351,8 +351,7 @@ class Altering:
             Index(i.keys, core.definitions.install(node, i.keys, choice=relation.plan), i.name) for i in relation.more
         ]
         source = core.definitions.collection_of(node, [c.name for c in relation.columns])
-        before, after = relation_of(relation.source), relation_of(source)
-        after.plan_why, after.calls, after.rules = before.plan_why, before.calls, before.rules
+        relation_of(source).take_after(relation_of(relation.source))
 
         def again() -> None:
             keep_snapshots(relation.arrangement.trace)

@@ -235,7 +235,5 @@ class Catalog:
         meaning = digest(relation_of(collection).meaning or relation_of(collection).node)
         if len(made[-1].meaning) == len(meaning):
             return made[-1].meaning == meaning
-        return digest(relation_of(view).node) in (
-            meaning,
-            digest(relation_of(collection).node),
-        )  # digests were longer once
+        known = meaning, digest(relation_of(collection).node)
+        return digest(relation_of(view).node) in known  # digests were longer once

@@ -53,8 +53,5 @@ def by_another_plan(collection: Collection, node: Node) -> Collection:
     relation = relation_of(collection)
     found = collection._derive(node, relation.columns)
     relation_of(found).meaning = relation.meaning or relation.node
-    relation_of(found).plan_why, relation_of(found).calls = (
-        relation.plan_why,
-        relation.calls,
-    )
+    relation_of(found).take_after(relation)
     return found

@@ -66,26 +66,13 @@ class Views:
             collection, plan = rewritten(core, collection, plan)
         view = self.declare(name, collection, index_by, history, plan, rule)
         if not transient:
-            names = tuple(c.name for c in relation_of(view).columns)
-            meaning, why = (
-                digest(relation_of(collection).meaning or relation_of(collection).node),
-                relation_of(collection).plan_why,
-            )
-            made = (
-                relation_of(view).node,
-                names,
-                relation_of(view).index,
-                history,
-                relation_of(view).installed_at,
-                plan,
-                meaning,
-                why,
-                relation_of(collection).calls,
-                _rules_in(relation_of(view)),
-            )
-            with self._definitions.noting(view, ViewMade(name, *made)):
+            kept, source = relation_of(view), relation_of(collection)
+            names = tuple(c.name for c in kept.columns)
+            meaning = digest(source.meaning or source.node)
+            made = (kept.node, names, kept.index, history, kept.installed_at, plan, meaning)
+            with self._definitions.noting(view, ViewMade(name, *made, source.plan_why, source.calls, _rules_in(kept))):
                 pass
-            core.access.made("relation", name, relation_of(collection).bound)
+            core.access.made("relation", name, source.bound)
         return view
 
     def declare(
