@@ -46,6 +46,9 @@ const inside = e => {
 };
 const overlaps = new Set(), outside = new Set(), names = new Set();
 function look() {
+  for (const text of document.querySelectorAll("#graph .account.minor text.name, #graph .device text")) {
+    if (!inside(text)) outside.add(text.textContent);
+  }
   const texts = [...document.querySelectorAll("#graph .account:not(.minor) text.name")];
   const boxes = texts.map(text => text.getBoundingClientRect());
   texts.forEach((text, i) => {
@@ -69,6 +72,7 @@ report({
   wide: document.scrollingElement.scrollWidth - innerWidth, width: innerWidth,
   outside: [...outside], names: names.size, overlaps: [...overlaps],
   paper: getComputedStyle(document.body).backgroundColor, ink: getComputedStyle(document.body).color,
+  clock: document.getElementById("clock").getBoundingClientRect().bottom <= innerHeight,
   buttons: [...document.querySelectorAll("#controls button")].map(b => b.getBoundingClientRect().height),
 });
 """
@@ -136,6 +140,7 @@ def test_it_fits_phones_and_desks(telling: Telling, width: int) -> None:
     assert seen["wide"] <= 0, "nothing to scroll sideways"
     assert seen["names"] >= 20 and seen["outside"] == [] and seen["overlaps"] == []
     assert min(seen["buttons"]) >= 32, "for fingers"
+    assert seen["clock"], "the slider is in sight without scrolling"
 
 
 def test_it_is_dark_where_that_is_asked_for(telling: Telling) -> None:
