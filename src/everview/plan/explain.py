@@ -63,7 +63,16 @@ class Explained(str):
         return str.__str__(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return preformatted(str(self))
+
+
+def preformatted(text: str) -> str:
+    """Text as it is, for a notebook. Jupyter sets `pre` in the font of prose unless told otherwise.
+
+    >>> preformatted("a < b")
+    '<pre style="font-family:monospace">a &lt; b</pre>'
+    """
+    return f'<pre style="font-family:monospace">{html.escape(text)}</pre>'
 
 
 def explain(node: Node, names: Names | None = None, labels: Mapping[Node, str] | None = None) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.check import free_depths
+from everview.plan.explain import preformatted
 from everview.types import NULL
 from everview.why import drawing, linear
 from everview.why.access import Supposed, matches
@@ -130,7 +131,7 @@ class WhyNot:
         return "\n".join([f"{self.source}({values}) is not there:", *ways])
 
     def _repr_html_(self) -> str:
-        return drawing.plain(str(self))
+        return preformatted(str(self))
 
 
 class Absences:

@@ -85,11 +85,6 @@ def text(root: Derivation) -> str:
     return "\n".join([*made, f"{more}; to_dict() has all of them"] if more else made)
 
 
-def plain(lines_of_text: str) -> str:
-    """Text as it is, for a notebook."""
-    return f"<pre>{html.escape(lines_of_text)}</pre>"
-
-
 def svg(root: Derivation) -> str:
     """The tree as a picture."""
     drawn = lines(root, MOST_DRAWN)
