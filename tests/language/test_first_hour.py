@@ -339,7 +339,8 @@ def test_changes_of_a_table_that_was_opened_again(tmp_path: Path) -> None:
 
 def test_plans_and_measures_print_well(db: Any) -> None:
     v = db.view("v", db["t"].distinct())
-    assert repr(v.explain()) == str(v.explain()) and "\n" in repr(v.explain()) and "<pre style=" in v.explain()._repr_html_()
+    assert repr(v.explain()) == str(v.explain()) and "\n" in repr(v.explain())
+    assert v.explain()._repr_html_().startswith('<pre style="font-family:monospace">r0 := ')
     assert repr(db["t"].explain()) == "r0 := Table t (x int, y str)"
     lines = str(v.stats()).splitlines()
     assert lines[0].startswith("name v, time 1, rows 2, bytes ") and "updates" in lines[2] and len(lines) > 4

@@ -63,6 +63,11 @@ def size_of(memory: Any) -> int:
     return found
 
 
+def never_entered(what: str) -> InputError:
+    """The error for the end of a block that has not begun."""
+    return InputError("E_TRANSACTION", f"there is no {what} to end", f"write it as a block: with db.{what}(...): ...")
+
+
 class Limits:
     """What the calls inside may take; made by `db.limits`."""
 
@@ -80,6 +85,8 @@ class Limits:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if not self._outer:
+            raise never_entered("limits")
         outer = self._outer.pop()
         if outer is None:
             self._core.limits.pop(get_ident(), None)

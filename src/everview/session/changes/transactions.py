@@ -35,6 +35,7 @@ from everview.runtime.base import (
 from everview.runtime.captures import Supposed
 from everview.session.changes.current_rows import current, how_often
 from everview.session.changes.turns import reads, turn, writes
+from everview.session.limits import never_entered
 from everview.session.rights.acting import WHO, doing
 from everview.stopping import helpers
 
@@ -447,6 +448,8 @@ class Transaction:
 
     @shield.covered
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if not self._replaced:
+            raise never_entered("transaction")
         try:
             self.end(kind is not None)
         finally:
@@ -554,6 +557,8 @@ class Together:
 
     @shield.covered
     def __exit__(self, *exc: object) -> None:
+        if not self._replaced:
+            raise never_entered("batch")
         try:
             self._end()
         finally:
