@@ -87,8 +87,23 @@ def test_a_check_finds_mistakes(folder: Path) -> None:
     (folder / "p.sql").write_text(SQL + "INSERT INTO sale VALUES (1, 'a', 3); SELECT nope FROM total;")
     assert "nope" in everview("check", folder / "p.sql")[2]
     (folder / "p.toml").write_text(TOML.replace('"csv"\npath = "in"', '"kafka"\nsubscribe = "x"'))
-    assert "E_SPARK" in everview("check", folder / "p.toml")[2]
+    error = everview("check", folder / "p.toml")[2]
+    assert "E_SPARK" in error and "[source.sale]: only Spark knows the columns" in error and "schema =" in error
     assert "E_OPTION" in everview("check", folder / "p.sql", "--deep")[2]
+
+
+def test_a_check_goes_on_where_the_columns_of_a_stream_are_told(folder: Path) -> None:
+    told = '"kafka"\nsubscribe = "x"\nschema = { id = "int", shop = "str", amount = "int" }'
+    more = '\n[sink.total]\nformat = "kafka"\nservers = "127.0.0.1:9092"\ntopic = "totals"\nkey = "shop"\n'
+    text = TOML.replace('"csv"\npath = "in"', told).partition("[sink.")[0] + more
+    (folder / "p.toml").write_text(text)
+    code, out, error = everview("check", folder / "p.toml")
+    assert code == 0, error
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "sale kafka through Spark, upsert by id: id int, shop str, amount int" in lines
+    assert "total to kafka totals, changes" in lines
+    (folder / "p.toml").write_text(text.replace("sum(amount)", "sum(amuont)"))
+    assert "did you mean" in everview("check", folder / "p.toml")[2]
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,13 @@ from everview.errors import EverviewError, InputError, did_you_mean
 from everview.io import doors
 from everview.io.listing import paths_in
 from everview.io.pipeline import pipeline_of
+from everview.io.unseen import UnseenSink, UnseenStream
 from everview.session.connecting import connect as session_of
 from everview.session.core import core_of
 from everview.session.view import View
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from everview.session.session import Session
 
@@ -350,12 +351,18 @@ def _add_source(db: Session, spark: GetSpark, name: str, options: dict[str, Any]
         return
     if "path" in options:
         options["path"] = _path(options, path, place)
-    reader = spark().readStream.format(format)
+    db.source(name, UnseenStream(format, place) if _is_a_check(db) else _stream(spark(), format, options), **feed)
+
+
+def _is_a_check(db: Session) -> bool:
+    return pipeline_of(core_of(db)).planned is not None
+
+
+def _stream(spark: SparkSession, format: str, options: dict[str, Any]) -> DataFrame:
+    reader = spark.readStream.format(format)
     schema, select = options.pop("spark_schema", None), options.pop("select", None)
     stream = (reader.schema(schema) if schema else reader).options(**options).load()
-    if select is not None:
-        stream = stream.selectExpr(*([select] if isinstance(select, str) else select))
-    db.source(name, stream, **feed)
+    return stream if select is None else stream.selectExpr(*([select] if isinstance(select, str) else select))
 
 
 def _add_sink(db: Session, spark: GetSpark, name: str, options: dict[str, Any], path: Path) -> None:
@@ -376,7 +383,7 @@ def _add_sink(db: Session, spark: GetSpark, name: str, options: dict[str, Any], 
     if format in SPARK_SINKS:
         make, needed = SPARK_SINKS[format]
         told = [_path(options, path, place) if n == "path" else str(_needed(options, n, place)) for n in needed]
-        view.write_to(make(spark(), *told, **options), **how)
+        view.write_to(UnseenSink(format, told[-1]) if _is_a_check(db) else make(spark(), *told, **options), **how)
         return
     if format not in FORMATS:
         known = (*FORMATS, *CALLS, *SPARK_SINKS)
