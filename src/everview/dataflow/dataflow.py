@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,9 +65,6 @@ NO_ROWS = b""
 SUPPOSED_WORDS = 512
 """Room for what most suppositions change; others are asked for it twice."""
 
-FEW_WORDS = 64
-"""Words up to which a list of numbers is made sooner than an array."""
-
 ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
 
 
@@ -97,10 +95,10 @@ class Dataflow:
         self.at: list[tuple[Operator | Scope | Barrier, int]] = []
         self._counted: list[Operator] = []
         """whose traces the executor has, in its order"""
-        self._outside = np.empty(0, dtype=np.int64)
+        self._outside = array("q")
         """the traces outside of loops, by the numbers of their operators"""
-        self._room = np.empty(SUPPOSED_WORDS, dtype=np.int64)
-        """where kernels write what small suppositions would change"""
+        self._room = array("q", bytes(8 * SUPPOSED_WORDS))
+        """where kernels write what small suppositions would change; to take a part of a NumPy array would be slow"""
         self._replays: list[tuple[Operator, Sink]] = []
         self._beginnings: list[tuple[Operator, np.ndarray]] = []
         self._new: list[Operator] = []
@@ -254,7 +252,8 @@ class Dataflow:
         self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
         self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
         self._list(x.EXECUTOR_FORESTS, x.EXECUTOR_NFORESTS, forests)
-        self._outside = self.traces_of(o for o in operators if o.scope.is_root and o.trace and not o.trace.stateless)
+        outside = self.traces_of(o for o in operators if o.scope.is_root and o.trace and not o.trace.stateless)
+        self._outside = array("q", outside.tobytes())
         self._stale = False
 
     def count_changes(self) -> None:
@@ -301,7 +300,7 @@ class Dataflow:
         self._target = None
         return False
 
-    def suppose(self, batcher: int = 0, rows: bytes = NO_ROWS) -> list[int] | np.ndarray:
+    def suppose(self, batcher: int = 0, rows: bytes = NO_ROWS) -> array[int] | np.ndarray:
         """Run a step of one epoch after the present time as far as its commit, and undo it: what it would have added to
         the traces outside of loops, as `everview.kernels.run.supposing` writes it. A few rows go into a batcher first;
         others are in theirs. Whatever happens, all is as before.
@@ -317,13 +316,12 @@ class Dataflow:
             answer = supposing.suppose(self.session, self.time, batcher, rows, self._outside, room)
             if answer == x.ENDED_DONE:
                 undone = batcher != 0  # else what was handed over in columns is to be forgotten, too
-                added = room[: room.item(0)]
-                return added.tolist() if added.size <= FEW_WORDS else added.copy()
+                return room[: room[0]]
             if answer != supposing.ENDED_NO_ROOM:
                 self._suppose_on(answer)
-            room = np.empty(supposing.room_for(self._outside), dtype=np.int64)
-            supposing.copy(self._outside, room)
-            return room
+            large = np.empty(supposing.room_for(self._outside), dtype=np.int64)
+            supposing.copy(self._outside, large)
+            return large
         except BaseException as error:
             if found := located(error, self._operator_at(int(make.peek(self.session, x.EXECUTOR_PC)))):
                 raise found from None

@@ -6,6 +6,7 @@ the step is complete, and given back.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -34,14 +35,12 @@ class Supposed:
 
     __slots__ = ("_captured", "_images", "_words", "changed")
 
-    def __init__(self, words: list[int] | np.ndarray) -> None:
+    def __init__(self, words: array[int] | np.ndarray) -> None:
         """From what a dataflow has copied (`everview.kernels.run.supposing`)."""
         self._words = words
         self._images: dict[int, list[np.ndarray]] | None = None
         self._captured: dict[int, Captured | None] | None = None
-        end = FIRST_ENTRY + 2 * words[1]
-        numbers = words[FIRST_ENTRY:end:2]
-        self.changed: list[int] = numbers if isinstance(numbers, list) else numbers.tolist()
+        self.changed: list[int] = words[FIRST_ENTRY : FIRST_ENTRY + 2 * words[1] : 2].tolist()
         """the numbers of operators whose traces would not be the same"""
 
     @classmethod
@@ -76,7 +75,7 @@ class Supposed:
         return [np.asarray(words, dtype=np.int64)]
 
 
-NOTHING = [0] * FIRST_ENTRY
+NOTHING = array("q", [0] * FIRST_ENTRY)
 """What a step has copied that changes nothing."""
 
 

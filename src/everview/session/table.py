@@ -148,11 +148,6 @@ class Table(Followed):
         few = self._encoded_few(rows)
         self._core.transactions.stage(self, self._relation.codec.encode(rows) if few is None else few, diff)
 
-    def _codes(self, rows: Any) -> Any:
-        """Rows as codes: a few as tuples, others as columns."""
-        few = self._encoded_few(rows)
-        return self._relation.codec.encode(rows) if few is None else few
-
     def _encoded_few(self, rows: Any) -> list[tuple[int, ...]] | None:
         """The codes of a few rows in a list; None if it is anything else, for which columns are better."""
         if type(rows) is not list or len(rows) > ONE_BY_ONE_ROWS:

@@ -247,15 +247,15 @@ class WhatIf:
         if WHO.get() is not None:
             return None
         staged = ChangeSet()
+        catalog = core.catalog
         for how, name, rows in self._given:
-            table = core.catalog.tables[name]
-            if (
-                relation_of(table).dropped
-                or how == "upsert"
-                or (how == "insert" and (relation_of(table).key or core.catalog.defaults))
-            ):
+            table = catalog.tables[name]
+            relation = relation_of(table)
+            if relation.dropped or how == "upsert" or (how == "insert" and (relation.key or catalog.defaults)):
                 return None
-            staged.append((table, table._codes(rows), 1 if how == "insert" else -1))
+            few = table._encoded_few(rows)
+            codes = relation.codec.encode(rows) if few is None else few
+            staged.append((table, codes, 1 if how == "insert" else -1))
         return staged
 
     @reads
