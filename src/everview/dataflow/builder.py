@@ -19,7 +19,7 @@ a reduction, another query's index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,6 +77,8 @@ class Builder:
         """How the joins of what is installed are kept, and why."""
         self.built: dict[plan.Node, plan.Node] = {}
         """What each node that is installed was built from, when it had been planned."""
+        self.narrowed: dict[plan.Node, tuple[plan.Node, ...]] = {}
+        """What nodes inside of installed ones became that is arranged, with the same rows: `why` looks there."""
         self.chosen: dict[plan.Node, plan.Node] = {}
         """joins that are built by another plan than the one they are known by (`everview.dataflow.swapping`)"""
         self._swapped_out: set[Operator] = set()
@@ -101,16 +103,19 @@ class Builder:
         self._note_piece(("table", node, order), made)
         return arrangement
 
-    def planned(self, node: plan.Node, choice: Choice | None = None) -> tuple[plan.Node, list[Decided]]:
+    def planned(
+        self, node: plan.Node, choice: Choice | None = None, whole: dict[plan.Node, plan.Node] | None = None
+    ) -> tuple[plan.Node, list[Decided]]:
         """What to build for a node: what there is of it already is used, loops keep only what is read of them, monotone
         ones are kept as trees, joins of many inputs are kept as they are told to be or as their shape says; and why so.
+        `whole` is told what nodes inside have become (`prune`).
         """
         as_written = choice in ("rounds", "verbatim")
         refused = "it runs on several shards" if self.dataflow.sharded else ASKED if as_written else None
         simpler: list[Simplification] = []
         if choice != "verbatim":
             node, simpler = simplified(node, self.installed, BEFORE)
-        pruned = prune(node, self.installed, self)
+        pruned = prune(node, self.installed, self, whole)
         narrower: list[LoopDecision] = []
         if not as_written:
             pruned, narrower = selected(pruned, self.installed)
@@ -130,8 +135,10 @@ class Builder:
         """Plan and build an arrangement of a node; it is there afterwards, but not up to date (`Dataflow.installed`).
         If that fails, `forget_new`.
         """
-        pruned, decided = self.planned(node, choice)
+        whole: dict[plan.Node, plan.Node] = {}
+        pruned, decided = self.planned(node, choice, whole)
         arrangement = self.stored(node, pruned, keys)
+        self.note_narrowed(whole)
         self.decided.setdefault(node, decided)
         return arrangement
 
@@ -156,6 +163,12 @@ class Builder:
             self.flows[self.key(node)] = columns(arrangement.operator, node.types, arrangement.order)
         self.installed.add(node)
         return arrangement
+
+    def note_narrowed(self, whole: Mapping[plan.Node, plan.Node]) -> None:
+        """Remember which of these nodes are arranged as what they became."""
+        for node, became in whole.items():
+            if (became, ()) in self.arrangements and became not in self.narrowed.get(node, ()):
+                self.narrowed[node] = (*self.narrowed.get(node, ()), became)
 
     def note_swapped(self, points: Sequence[Operator], new: list[Operator], old: set[Operator]) -> None:
         """Operators listen to new ones now: these are of the same piece, as if it had been made so."""
@@ -193,6 +206,10 @@ class Builder:
             self.pieces = {p: [o for o in made if o not in left] for p, made in self.pieces.items()}
             self._swapped_out -= left
         self.built = {n: p for n, p in self.built.items() if n in self.installed}
+        narrowed = {
+            n: tuple(p for p in several if (p, ()) in self.arrangements) for n, several in self.narrowed.items()
+        }
+        self.narrowed = {n: several for n, several in narrowed.items() if several}
 
     def forget_plans_of(self, table: plan.Table) -> None:
         """A table goes: nobody will ask for its joins again."""

@@ -64,8 +64,14 @@ WIDER_BY = 2
 """Joins read few columns of a table if that many times as many are there: two indexes of few cost one of all."""
 
 
-def prune(node: plan.Node, arranged: Container[plan.Node] = (), indexes: Indexes = _All()) -> plan.Node:  # noqa: B008
-    """The same rows, computed without columns that are not needed.
+def prune(
+    node: plan.Node,
+    arranged: Container[plan.Node] = (),
+    indexes: Indexes = _All(),  # noqa: B008
+    whole: dict[plan.Node, plan.Node] | None = None,
+) -> plan.Node:
+    """The same rows, computed without columns that are not needed. `whole` is told which nodes of the plan have all
+    their columns still, and what they became: the same rows.
 
     >>> from everview.types import INT
     >>> from everview.plan.explain import explain
@@ -75,11 +81,17 @@ def prune(node: plan.Node, arranged: Container[plan.Node] = (), indexes: Indexes
     >>> narrow.child.left.types, narrow.child.left_keys
     ((int,), (0,))
     """
-    first = _Pruning(arranged, indexes, {})
-    found = first.all_of(node)
-    if all(len(several) == 1 for several in first.reads.values()):
-        return found
-    return _Pruning(arranged, indexes, {key: _merged(*several) for key, several in first.reads.items()}).all_of(node)
+    pruning = _Pruning(arranged, indexes, {})
+    found = pruning.all_of(node)
+    if any(len(several) > 1 for several in pruning.reads.values()):
+        together = {key: _merged(*several) for key, several in pruning.reads.items()}
+        pruning = _Pruning(arranged, indexes, together)
+        found = pruning.all_of(node)
+    if whole is not None:
+        for (asked, _), (became, kept) in pruning.done.items():
+            if became is not asked and kept == _everything(asked):
+                whole[asked] = became
+    return found
 
 
 def columns_read(node: plan.Node, table: plan.Table) -> set[int]:

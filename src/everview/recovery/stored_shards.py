@@ -19,6 +19,7 @@ from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, 
 from everview.dataflow.saved import header
 from everview.errors import StoreError
 from everview.plan.frozen import Functions
+from everview.plan.nodes import Node
 from everview.runtime.sharded import ShardedRuntime
 from everview.session.core import Core
 from everview.session.names import entries as catalog_entries
@@ -109,7 +110,11 @@ class Found:
     def view(self, command: Install) -> Arrangement:
         builder, numbered = self._runtime.builder, self._runtime.dataflow.numbered
         built = len(numbered)
-        arrangement = builder.stored(command.node, builder.planned(command.node, command.choice)[0], command.keys)
+        whole: dict[Node, Node] = {}
+        arrangement = builder.stored(
+            command.node, builder.planned(command.node, command.choice, whole)[0], command.keys
+        )
+        builder.note_narrowed(whole)
         if len(numbered) != built:
             raise StoreError(
                 "E_VERSION",

@@ -74,7 +74,9 @@ class Access:
         """Arrangements of a plan outside loops that still know the time."""
         known = self._readable.get(id(node))
         if known is None:
-            found = self.core.runtime.builder.arrangements.get((node, ()), [])
+            builder = self.core.runtime.builder
+            same = (node, *builder.narrowed.get(node, ()))
+            found = [a for each in same for a in builder.arrangements.get((each, ()), ())]
             known = self._readable[id(node)] = (node, [a for a in found if self._knows(a)])
         return known[1]
 

@@ -35,7 +35,7 @@ _SERIALS = count()
 LOOKING_UP = 200.0
 """What finding a key costs, in rows that are read."""
 
-MANY = 2_000.0
+MANY = 500.0
 """Rows from which on they are looked at as columns."""
 
 IN_BLOCKS = (plan.Project, plan.Filter, plan.Union, plan.Join)
