@@ -10,7 +10,8 @@ import pytest
 
 from everview.errors import PlanError
 from everview.expr import functions
-from everview.expr.functions import FUNCTIONS, call, cast, common_type
+from everview.expr.common_types import common_type
+from everview.expr.functions import FUNCTIONS, call, cast
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.expr.resolve import literal
 from everview.expr.valued import MAKERS

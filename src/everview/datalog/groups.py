@@ -14,7 +14,7 @@ from typing import Any
 
 from everview.datalog.syntax import SPREADS, Place
 from everview.errors import PlanError
-from everview.expr import functions, language, nodes, variance
+from everview.expr import common_types, functions, language, nodes, variance
 from everview.expr.resolve import Column, Scope
 from everview.plan import joins
 from everview.plan.aggregates import Aggregation
@@ -73,7 +73,7 @@ class _Groups:
 
     def _number(self, i: int) -> nodes.Expr:
         value = joins.refs(self.child.types)[i]
-        if value.type.kind not in functions.NUMBERS:
+        if value.type.kind not in common_types.NUMBERS:
             raise PlanError("E_TYPE", f"{value.type!r} has no {self.kinds[i]}", "cast it to a number first: .cast(int)")
         return functions.cast(value, FLOAT)
 

@@ -22,7 +22,7 @@ from everview.datalog.solutions import Relation, distinct
 from everview.datalog.strata import Strata
 from everview.datalog.syntax import Declaration, Dominance, Program, Rule
 from everview.errors import InputError, PlanError, did_you_mean
-from everview.expr import functions
+from everview.expr import common_types, functions
 from everview.expr.resolve import Column
 from everview.language.collection import Collection, common_owner
 from everview.language.relation import relation_of
@@ -248,7 +248,7 @@ class Rules:
                 relation_of(questions).node.types[names.index(column)],
                 relation.node.types[relation.columns.index(column)],
             )
-            if functions.common_type((asked, held)) is None:
+            if common_types.common_type((asked, held)) is None:
                 what = f"{name}.{column} is {held!r}, that of the questions {asked!r}"
                 raise InputError("E_TYPE", what, "ask with a column of the same type")
         bound = sorted(relation.columns.index(c) for c in names)

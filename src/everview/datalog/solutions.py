@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from everview.datalog import variants
 from everview.datalog.syntax import Aggregate, Apply, Const, Place, Term, Var, Variant, Wild
 from everview.errors import EverviewError, PlanError, did_you_mean
-from everview.expr import functions, language, nodes
+from everview.expr import common_types, functions, language, nodes
 from everview.expr.resolve import Column, Scope, resolve
 from everview.plan import joins
 from everview.plan.keys import unique_columns
@@ -149,7 +149,7 @@ def most(parts: Sequence[Node], places: Sequence[Place], what: str) -> Node:
 
 def common(before: DataType, here: DataType, place: Place, what: str) -> DataType:
     """The type that values of both types fit into."""
-    found = functions.common_type((before, here))
+    found = common_types.common_type((before, here))
     if found is None:
         raise place.error(
             "E_TYPE",

@@ -6,6 +6,7 @@ In reading order:
     resolve       names become positions, types are told
     nodes         the typed expressions that plans hold
     functions     every built-in function, to the last corner
+    common_types, type_rules    which types functions accept, and what they give
     library       more functions, in Python
     lower, lowering, instructions    as programs of the machine in `everview.kernels.expressions.vm`
     evaluate, texts    in Python, for what that machine cannot do

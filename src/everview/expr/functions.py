@@ -94,7 +94,7 @@ Hash
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal as OneOf
@@ -103,47 +103,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everview.errors import PlanError, did_you_mean
+from everview.expr import type_rules as rules
 from everview.expr import typed
+from everview.expr.common_types import DATE_UNITS, NoMatch, Rule, common_type
 from everview.expr.nodes import Call, Expr, Literal
 from everview.types import (
     BOOL,
     BYTES,
     DATE,
     FLOAT,
-    FREE,
     INT,
-    MOST_DIGITS,
     STR,
     TIMESTAMP,
-    TIMESTAMPTZ,
     DataType,
-    array,
     decimal,
-    mapping,
-    numeric,
-    struct,
 )
-
-MAX_SCALE = 18
-"""Digits a decimal can have in all."""
-
-NUMBERS = frozenset({"int", "float", "decimal"})
-EXACT = frozenset({"int", "decimal", "numeric"})
-"""Kinds of numbers that are exact."""
-
-ORDERED = frozenset(
-    {"int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal", "timestamptz", "time", "enum", "char"}
-    | {"numeric", "interval", "uuid", "json", "array", "struct"}
-)
-DATE_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
-
-Types = tuple[DataType, ...]
-Rule = Callable[[Types], tuple[Types, DataType]]
-"""Types of the arguments given -> types the function wants them cast to, and the type of its result."""
-
-
-class NoMatch(Exception):
-    """The rule does not accept these types."""
 
 
 @dataclass(frozen=True)
@@ -157,256 +131,6 @@ class Function:
     nulls: OneOf["propagate", "custom"] = "propagate"
     fails: bool = False
     literals: tuple[int, ...] = ()
-
-
-# ------------------------------------------------------------------------------------ common types
-
-
-def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The one type that values of all these types can be compared as, or None. Nullable if any is.
-
-    >>> common_type([INT, FLOAT.optional()])
-    float?
-    >>> common_type([INT, STR]) is None
-    True
-    """
-    result = types[0]
-    for other in types[1:]:
-        wider = _wider(result, other)
-        if wider is None:
-            return None
-        result = wider
-    return result
-
-
-def _wider(a: DataType, b: DataType) -> DataType | None:
-    nullable = a.nullable or b.nullable
-    kinds = {a.kind, b.kind}
-    if kinds == {"tuple"}:
-        if len(a.items) != len(b.items):
-            return None
-        items = tuple(_wider(x, y) for x, y in zip(a.items, b.items, strict=True))
-        same = all(
-            i is not None and i.kind == x.kind == y.kind and x.scale == y.scale
-            for i, x, y in zip(items, a.items, b.items, strict=True)
-        )
-        return DataType("tuple", nullable, items=tuple(i for i in items if i is not None)) if same else None
-    if kinds <= {"array", "struct", "map", "enum"}:
-        return _wider_inside(a, b, nullable)
-    if len(kinds) == 1:
-        alike = (a.width, a.scale) == (b.width, b.scale)
-        width = a.width if alike else max(a.width, b.width) if a.kind == "char" else 0
-        width = MOST_DIGITS if a.kind == "numeric" and not alike and max(a.scale, b.scale) < FREE else width
-        return replace(a, nullable=nullable, scale=max(a.scale, b.scale), width=width)
-    if "numeric" in kinds:
-        if kinds <= EXACT:
-            return numeric(max(a.scale, b.scale)).optional(nullable)
-        return FLOAT.optional(nullable) if kinds == {"numeric", "float"} else None
-    if kinds == {"str", "char"}:
-        return STR.optional(nullable)
-    if kinds in ({"timestamp", "timestamptz"}, {"date", "timestamptz"}):
-        return TIMESTAMPTZ.optional(nullable)
-    if kinds <= NUMBERS:
-        return FLOAT.optional(nullable) if "float" in kinds else decimal(max(a.scale, b.scale)).optional(nullable)
-    if kinds == {"date", "timestamp"}:
-        return TIMESTAMP.optional(nullable)
-    return None
-
-
-def _wider_inside(a: DataType, b: DataType, nullable: bool) -> DataType | None:
-    """The same for types that are made of others."""
-    if a.kind != b.kind or len(a.items) != len(b.items):
-        return None
-    if a.kind == "enum":
-        return a.optional(nullable) if a.names == b.names else None
-    items = [_wider(x, y) for x, y in zip(a.items, b.items, strict=True)]
-    found = [item for item in items if item is not None]
-    if len(found) < len(items):
-        return None
-    if a.kind == "array":
-        return array(found[0]).optional(nullable)
-    if a.kind == "map":
-        return mapping(*found).optional(nullable)
-    return struct(a.names, tuple(found)).optional(nullable)
-
-
-# ---------------------------------------------------------------------------------- rules of types
-
-
-def _need(condition: bool) -> None:
-    if not condition:
-        raise NoMatch
-
-
-def _common(types: Types, kinds: frozenset[str] | None = None) -> DataType:
-    found = common_type(types)
-    if found is None or (kinds is not None and found.kind not in kinds):
-        raise NoMatch
-    return found
-
-
-def _fixed(wanted: Sequence[DataType], result: DataType) -> Rule:
-    """Exactly these kinds; fewer arguments may be given (the arity says how many)."""
-
-    def rule(types: Types) -> tuple[Types, DataType]:
-        for given, want in zip(types, wanted, strict=False):
-            _need(common_type((given, want)) == want.optional(given.nullable))
-        return tuple(wanted[: len(types)]), result
-
-    return rule
-
-
-def _plain(t: DataType) -> DataType:
-    """The type of what is computed of numbers of a type: ints of few bits and decimals of few digits may leave their
-    range.
-    """
-    if t.kind == "numeric":
-        return numeric(t.scale).optional(t.nullable) if t.width else t
-    return replace(t, width=0) if t.kind in ("int", "decimal") else t
-
-
-def _arithmetic(types: Types) -> tuple[Types, DataType]:
-    t = _plain(_common(types, NUMBERS | {"numeric"}))
-    return (t,) * len(types), t
-
-
-def _sum_or_difference(types: Types) -> tuple[Types, DataType]:
-    if {t.kind for t in types} == {"interval"}:
-        return types, types[0]
-    return _arithmetic(types)
-
-
-def _mul(types: Types) -> tuple[Types, DataType]:
-    t = _plain(_common(types, NUMBERS | {"numeric"}))
-    if t.kind not in ("decimal", "numeric"):
-        return (t, t), t
-    scales = [x.scale if x.kind in ("decimal", "numeric") else 0 for x in types]
-    if t.kind == "numeric" or sum(scales) > MAX_SCALE:
-        sides = (numeric(scales[0]), numeric(scales[1]))
-        return sides, typed.product(*sides)
-    return (decimal(scales[0]), decimal(scales[1])), decimal(sum(scales))
-
-
-def _div(types: Types) -> tuple[Types, DataType]:
-    t = _common(types, NUMBERS | {"numeric"})
-    if t.kind != "numeric":
-        return _to_float(types)
-    return (numeric(types[0].scale), numeric(types[1].scale)), typed.QUOTIENT
-
-
-def _to_float(types: Types) -> tuple[Types, DataType]:
-    _common(types, NUMBERS | {"numeric"})
-    return (FLOAT,) * len(types), FLOAT
-
-
-def _floordiv(types: Types) -> tuple[Types, DataType]:
-    t = _plain(_common(types, NUMBERS | {"numeric"}))
-    return (t, t), INT if t.kind == "decimal" else numeric(0) if t.kind == "numeric" else t
-
-
-def _number(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in NUMBERS | {"numeric"})
-    return (_plain(types[0]),), _plain(types[0])
-
-
-def _negated(types: Types) -> tuple[Types, DataType]:
-    return (types, types[0]) if types[0].kind == "interval" else _number(types)
-
-
-def _round(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in NUMBERS | {"numeric"} and all(t.kind == "int" for t in types[1:]))
-    return (_plain(types[0]), *types[1:]), _plain(types[0])
-
-
-def _sign(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in NUMBERS | {"numeric"})
-    return types, FLOAT if types[0].kind == "float" else INT
-
-
-def _attempt(types: Types) -> tuple[Types, DataType]:
-    return types, types[0].optional()
-
-
-def _equality(types: Types) -> tuple[Types, DataType]:
-    t = _common(types)
-    return (t, t), BOOL
-
-
-def _order(types: Types) -> tuple[Types, DataType]:
-    t = _common(types, ORDERED)
-    return (t, t), BOOL
-
-
-def _extreme(types: Types) -> tuple[Types, DataType]:
-    t = _common(types, ORDERED)
-    return (t,) * len(types), t.optional(all(x.nullable for x in types))
-
-
-def _first_value(types: Types) -> tuple[Types, DataType]:
-    t = _common(types)
-    return (t,) * len(types), t.optional(all(x.nullable for x in types))
-
-
-def _nullif(types: Types) -> tuple[Types, DataType]:
-    t = _common(types)
-    return (t, t), t.optional()
-
-
-def _case(types: Types) -> tuple[Types, DataType]:
-    _need(len(types) % 2 == 1 and all(t.kind == "bool" for t in types[:-1:2]))
-    t = _common((*types[1::2], types[-1]))
-    return (*[x for _ in types[:-1:2] for x in (BOOL, t)], t), t
-
-
-def _logic(types: Types) -> tuple[Types, DataType]:
-    _need(all(t.kind == "bool" for t in types))
-    return types, BOOL.optional(any(t.nullable for t in types))
-
-
-def _anything_to(result: DataType) -> Rule:
-    return lambda types: (types, result)
-
-
-def _cast(result: DataType, sources: str) -> Rule:
-    allowed = frozenset((*sources.split(), result.kind))
-
-    def rule(types: Types) -> tuple[Types, DataType]:
-        _need(types[0].kind in allowed)
-        return types, result
-
-    return rule
-
-
-def _length(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in {"str", "bytes", "char"})
-    return (STR.optional(types[0].nullable) if types[0].kind == "char" else types[0],), INT
-
-
-def _moment_to(result: DataType) -> Rule:
-    def rule(types: Types) -> tuple[Types, DataType]:
-        _need(types[0].kind in {"date", "timestamp"})
-        return types, result
-
-    return rule
-
-
-def _date_trunc(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind == "str" and types[1].kind in {"date", "timestamp"})
-    return types, types[1]
-
-
-def _add_months(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in {"date", "timestamp"} and types[1].kind == "int")
-    return types, types[0]
-
-
-def _tuple_make(types: Types) -> tuple[Types, DataType]:
-    return types, DataType("tuple", items=types)
-
-
-def _tuple_get(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind == "tuple" and types[1].kind == "int")
-    return types, types[0]  # the item's type needs the index: see _tuple_item
 
 
 # --------------------------------------------------------------------------------------- the table
@@ -430,95 +154,107 @@ def _table() -> dict[str, Function]:
             name, doc, rule, (low, low if high == -1 else high), "custom" if custom else "propagate", fails, literals
         )
 
-    add("add", "a + b", _sum_or_difference, 2, fails=True)
-    add("sub", "a - b", _sum_or_difference, 2, fails=True)
-    add("mul", "a * b", _mul, 2, fails=True)
-    add("div", "a / b as float", _div, 2, fails=True)
-    add("floordiv", "a / b rounded down", _floordiv, 2, fails=True)
-    add("mod", "what floordiv leaves", _arithmetic, 2, fails=True)
-    add("neg", "-a", _negated, 1, fails=True)
-    add("abs", "a without its sign", _number, 1, fails=True)
-    add("pow", "a to the power b, as float", _to_float, 2, fails=True)
-    add("sqrt", "square root", _to_float, 1, fails=True)
-    add("exp", "e to the power a", _to_float, 1)
-    add("ln", "natural logarithm", _to_float, 1, fails=True)
-    add("log2", "logarithm to base 2", _to_float, 1, fails=True)
-    add("log10", "logarithm to base 10", _to_float, 1, fails=True)
-    add("floor", "rounded down", _number, 1, fails=True)
-    add("ceil", "rounded up", _number, 1, fails=True)
-    add("round", "rounded to the nearest, with n digits", _round, 1, 2, fails=True, literals=(1,))
-    add("sign", "-1, 0 or 1", _sign, 1)
-    add("greatest", "the largest that is not NULL", _extreme, 1, None, custom=True)
-    add("least", "the smallest that is not NULL", _extreme, 1, None, custom=True)
+    add("add", "a + b", rules.sum_or_difference, 2, fails=True)
+    add("sub", "a - b", rules.sum_or_difference, 2, fails=True)
+    add("mul", "a * b", rules.mul, 2, fails=True)
+    add("div", "a / b as float", rules.div, 2, fails=True)
+    add("floordiv", "a / b rounded down", rules.floordiv, 2, fails=True)
+    add("mod", "what floordiv leaves", rules.arithmetic, 2, fails=True)
+    add("neg", "-a", rules.negated, 1, fails=True)
+    add("abs", "a without its sign", rules.number, 1, fails=True)
+    add("pow", "a to the power b, as float", rules.to_float, 2, fails=True)
+    add("sqrt", "square root", rules.to_float, 1, fails=True)
+    add("exp", "e to the power a", rules.to_float, 1)
+    add("ln", "natural logarithm", rules.to_float, 1, fails=True)
+    add("log2", "logarithm to base 2", rules.to_float, 1, fails=True)
+    add("log10", "logarithm to base 10", rules.to_float, 1, fails=True)
+    add("floor", "rounded down", rules.number, 1, fails=True)
+    add("ceil", "rounded up", rules.number, 1, fails=True)
+    add("round", "rounded to the nearest, with n digits", rules.round, 1, 2, fails=True, literals=(1,))
+    add("sign", "-1, 0 or 1", rules.sign, 1)
+    add("greatest", "the largest that is not NULL", rules.extreme, 1, None, custom=True)
+    add("least", "the smallest that is not NULL", rules.extreme, 1, None, custom=True)
 
     for name, doc in (("band", "a and b"), ("bor", "a or b"), ("bxor", "a or b, not both")):
-        add(name, f"bit by bit, {doc}", _fixed((INT, INT), INT), 2)
-    add("bnot", "bit by bit, not a", _fixed((INT,), INT), 1)
-    add("bshl", "a moved b bits up", _fixed((INT, INT), INT), 2, fails=True)
-    add("bshr", "a moved b bits down, keeping its sign", _fixed((INT, INT), INT), 2, fails=True)
-    add("bshru", "a moved b bits down, zeros coming in", _fixed((INT, INT), INT), 2, fails=True)
+        add(name, f"bit by bit, {doc}", rules.fixed((INT, INT), INT), 2)
+    add("bnot", "bit by bit, not a", rules.fixed((INT,), INT), 1)
+    add("bshl", "a moved b bits up", rules.fixed((INT, INT), INT), 2, fails=True)
+    add("bshr", "a moved b bits down, keeping its sign", rules.fixed((INT, INT), INT), 2, fails=True)
+    add("bshru", "a moved b bits down, zeros coming in", rules.fixed((INT, INT), INT), 2, fails=True)
 
-    add("eq", "a equals b", _equality, 2)
-    add("ne", "a differs from b", _equality, 2)
+    add("eq", "a equals b", rules.equality, 2)
+    add("ne", "a differs from b", rules.equality, 2)
     for name, doc in (("lt", "a < b"), ("le", "a <= b"), ("gt", "a > b"), ("ge", "a >= b")):
-        add(name, doc, _order, 2)
-    add("and", "both, three-valued", _logic, 2, custom=True)
-    add("or", "either, three-valued", _logic, 2, custom=True)
-    add("not", "not a", _logic, 1)
+        add(name, doc, rules.order, 2)
+    add("and", "both, three-valued", rules.logic, 2, custom=True)
+    add("or", "either, three-valued", rules.logic, 2, custom=True)
+    add("not", "not a", rules.logic, 1)
 
-    add("is_null", "a is NULL", _anything_to(BOOL), 1, custom=True)
-    add("is_not_null", "a is not NULL", _anything_to(BOOL), 1, custom=True)
-    add("coalesce", "the first that is not NULL", _first_value, 1, None, custom=True)
-    add("if_null", "a, or b where a is NULL", _first_value, 2, custom=True)
-    add("nullif", "NULL where a = b, else a", _nullif, 2, custom=True)
-    add("attempt", "a cast a of b, or NULL where it fails", _attempt, 2, custom=True)
-    add("case", "the value after the first true condition, else the last", _case, 3, None, custom=True)
+    add("is_null", "a is NULL", rules.anything_to(BOOL), 1, custom=True)
+    add("is_not_null", "a is not NULL", rules.anything_to(BOOL), 1, custom=True)
+    add("coalesce", "the first that is not NULL", rules.first_value, 1, None, custom=True)
+    add("if_null", "a, or b where a is NULL", rules.first_value, 2, custom=True)
+    add("nullif", "NULL where a = b, else a", rules.nullif, 2, custom=True)
+    add("attempt", "a cast a of b, or NULL where it fails", rules.attempt, 2, custom=True)
+    add("case", "the value after the first true condition, else the last", rules.case, 3, None, custom=True)
 
-    add("cast_int", "as int", _cast(INT, "float bool decimal str date timestamp"), 1, fails=True)
-    add("cast_float", "as float", _cast(FLOAT, "int bool decimal str"), 1, fails=True)
-    add("cast_bool", "as bool", _cast(BOOL, "int float decimal str"), 1, fails=True)
-    add("cast_str", "as text", _cast(STR, "int float bool decimal date timestamp bytes"), 1, fails=True)
-    add("cast_bytes", "as bytes", _cast(BYTES, "str"), 1)
-    add("cast_date", "as date", _cast(DATE, "str timestamp int"), 1, fails=True)
-    add("cast_timestamp", "as timestamp", _cast(TIMESTAMP, "str date int"), 1, fails=True)
-    add("cast_decimal", "as decimal of the scale of the result", _cast(decimal(), "int float bool str"), 1, fails=True)
+    add("cast_int", "as int", rules.cast(INT, "float bool decimal str date timestamp"), 1, fails=True)
+    add("cast_float", "as float", rules.cast(FLOAT, "int bool decimal str"), 1, fails=True)
+    add("cast_bool", "as bool", rules.cast(BOOL, "int float decimal str"), 1, fails=True)
+    add("cast_str", "as text", rules.cast(STR, "int float bool decimal date timestamp bytes"), 1, fails=True)
+    add("cast_bytes", "as bytes", rules.cast(BYTES, "str"), 1)
+    add("cast_date", "as date", rules.cast(DATE, "str timestamp int"), 1, fails=True)
+    add("cast_timestamp", "as timestamp", rules.cast(TIMESTAMP, "str date int"), 1, fails=True)
+    add(
+        "cast_decimal",
+        "as decimal of the scale of the result",
+        rules.cast(decimal(), "int float bool str"),
+        1,
+        fails=True,
+    )
 
-    add("length", "number of code points (or bytes)", _length, 1)
+    add("length", "number of code points (or bytes)", rules.length, 1)
     for name in ("lower", "upper", "reverse"):
-        add(name, f"{name} of a text", _fixed((STR,), STR), 1)
+        add(name, f"{name} of a text", rules.fixed((STR,), STR), 1)
     for name, side in (("trim", "both ends"), ("ltrim", "the left"), ("rtrim", "the right")):
-        add(name, f"without white space (or the given characters) at {side}", _fixed((STR, STR), STR), 1, 2)
-    add("text_word", "eight bytes of a text as an int that sorts like them", _fixed((STR, INT), INT), 2, literals=(1,))
-    add("substr", "n code points from position start", _fixed((STR, INT, INT), STR), 2, 3, fails=True)
-    add("concat", "one after the other", lambda types: _fixed((STR,) * len(types), STR)(types), 1, None)
+        add(name, f"without white space (or the given characters) at {side}", rules.fixed((STR, STR), STR), 1, 2)
+    add(
+        "text_word",
+        "eight bytes of a text as an int that sorts like them",
+        rules.fixed((STR, INT), INT),
+        2,
+        literals=(1,),
+    )
+    add("substr", "n code points from position start", rules.fixed((STR, INT, INT), STR), 2, 3, fails=True)
+    add("concat", "one after the other", lambda types: rules.fixed((STR,) * len(types), STR)(types), 1, None)
     for name, doc in (("contains", "b is in a"), ("startswith", "a starts with b"), ("endswith", "a ends with b")):
-        add(name, doc, _fixed((STR, STR), BOOL), 2)
-    add("like", "SQL's LIKE", _fixed((STR, STR), BOOL), 2, literals=(1,))
-    add("regexp_matches", "the regular expression is found in a", _fixed((STR, STR), BOOL), 2, literals=(1,))
-    add("replace", "every b in a becomes c", _fixed((STR, STR, STR), STR), 3)
-    add("split_part", "part n of a split at b", _fixed((STR, STR, INT), STR), 3, fails=True)
-    add("lpad", "filled at the left to n", _fixed((STR, INT, STR), STR), 2, 3)
-    add("rpad", "filled at the right to n", _fixed((STR, INT, STR), STR), 2, 3)
-    add("position", "where b begins in a, from 1, or 0", _fixed((STR, STR), INT), 2)
+        add(name, doc, rules.fixed((STR, STR), BOOL), 2)
+    add("like", "SQL's LIKE", rules.fixed((STR, STR), BOOL), 2, literals=(1,))
+    add("regexp_matches", "the regular expression is found in a", rules.fixed((STR, STR), BOOL), 2, literals=(1,))
+    add("replace", "every b in a becomes c", rules.fixed((STR, STR, STR), STR), 3)
+    add("split_part", "part n of a split at b", rules.fixed((STR, STR, INT), STR), 3, fails=True)
+    add("lpad", "filled at the left to n", rules.fixed((STR, INT, STR), STR), 2, 3)
+    add("rpad", "filled at the right to n", rules.fixed((STR, INT, STR), STR), 2, 3)
+    add("position", "where b begins in a, from 1, or 0", rules.fixed((STR, STR), INT), 2)
 
     for name in ("year", "month", "day", "dayofweek"):
-        add(name, f"the {name} of a date or timestamp", _moment_to(INT), 1)
+        add(name, f"the {name} of a date or timestamp", rules.moment_to(INT), 1)
     for name in ("hour", "minute", "second"):
-        add(name, f"the {name} of a timestamp", _fixed((TIMESTAMP,), INT), 1)
-    add("date_trunc", "b cut to the unit a", _date_trunc, 2, fails=True, literals=(0,))
-    add("date_add_days", "b days after a", _fixed((DATE, INT), DATE), 2, fails=True)
-    add("date_diff_days", "days from b to a", _fixed((DATE, DATE), INT), 2)
-    add("add_months", "b months after a", _add_months, 2, fails=True)
-    add("extract_epoch", "seconds since 1970", _moment_to(FLOAT), 1)
-    add("timestamp_add", "b microseconds after a", _fixed((TIMESTAMP, INT), TIMESTAMP), 2, fails=True)
-    add("timestamp_diff", "microseconds from b to a", _fixed((TIMESTAMP, TIMESTAMP), INT), 2)
+        add(name, f"the {name} of a timestamp", rules.fixed((TIMESTAMP,), INT), 1)
+    add("date_trunc", "b cut to the unit a", rules.date_trunc, 2, fails=True, literals=(0,))
+    add("date_add_days", "b days after a", rules.fixed((DATE, INT), DATE), 2, fails=True)
+    add("date_diff_days", "days from b to a", rules.fixed((DATE, DATE), INT), 2)
+    add("add_months", "b months after a", rules.add_months, 2, fails=True)
+    add("extract_epoch", "seconds since 1970", rules.moment_to(FLOAT), 1)
+    add("timestamp_add", "b microseconds after a", rules.fixed((TIMESTAMP, INT), TIMESTAMP), 2, fails=True)
+    add("timestamp_diff", "microseconds from b to a", rules.fixed((TIMESTAMP, TIMESTAMP), INT), 2)
 
-    add("hash", "a stable 64-bit hash", _anything_to(INT), 1, None, custom=True)
-    add("tuple_make", "the values as one tuple", _tuple_make, 1, None, custom=True)
-    add("tuple_get", "item b of the tuple a, from 0", _tuple_get, 2, literals=(1,))
+    add("hash", "a stable 64-bit hash", rules.anything_to(INT), 1, None, custom=True)
+    add("tuple_make", "the values as one tuple", rules.tuple_make, 1, None, custom=True)
+    add("tuple_get", "item b of the tuple a, from 0", rules.tuple_get, 2, literals=(1,))
     for kind in typed.NEW:
-        add(f"cast_{kind}", f"as {kind}", _cast(DataType(kind), kind), 1, fails=True)
-    typed.add_all(add, common_type, _need)
+        add(f"cast_{kind}", f"as {kind}", rules.cast(DataType(kind), kind), 1, fails=True)
+    typed.add_all(add, common_type, rules.need)
     return found
 
 
@@ -530,7 +266,7 @@ LIBRARY: dict[str, Function] = {}
 
 
 INTERNAL: dict[str, Function] = {
-    name: Function(name, doc, _anything_to(INT), (arity, arity), fails=fails)
+    name: Function(name, doc, rules.anything_to(INT), (arity, arity), fails=fails)
     for name, doc, arity, fails in (
         ("provenance_variable", "the expression that is the variable of a label", 1, False),
         ("provenance_and", "the conjunction of two expressions, of at most so many nodes", 3, False),
@@ -612,13 +348,13 @@ def cast(expr: Expr, target: DataType) -> Expr:
         return expr  # tuples of one kind differ at most in the nullability of items
     function = FUNCTIONS.get(f"cast_{target.kind}")
     try:
-        _need(function is not None)
+        rules.need(function is not None)
         assert function is not None
         allowed = typed.castable(source, target)
         if allowed is None:
             function.rule((source,))
         else:
-            _need(allowed)
+            rules.need(allowed)
     except NoMatch:
         raise PlanError(
             "E_TYPE", f"{source!r} cannot be cast to {target.optional(False)!r}", _cast_hint(target)

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from everview.errors import PlanError, did_you_mean
-from everview.expr import functions, language, nodes
+from everview.expr import common_types, functions, language, nodes
 from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
 
 Origin = tuple[int, int]
@@ -215,8 +215,10 @@ def _decimal_literal(value: Decimal) -> nodes.Literal:
     if not isinstance(exponent, int):
         raise PlanError("E_RANGE", f"{value} is not a number a decimal can hold", "use a float")
     scale = max(0, -exponent)
-    if scale > functions.MAX_SCALE or abs(value.scaleb(scale)) >= 2**63:
-        raise PlanError("E_RANGE", f"{value} has too many digits", f"a decimal has {functions.MAX_SCALE} digits in all")
+    if scale > common_types.MAX_SCALE or abs(value.scaleb(scale)) >= 2**63:
+        raise PlanError(
+            "E_RANGE", f"{value} has too many digits", f"a decimal has {common_types.MAX_SCALE} digits in all"
+        )
     return nodes.Literal(decimal(scale), value)
 
 

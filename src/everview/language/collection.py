@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everview.errors import PlanError
 from everview.expr import language, nodes
-from everview.expr.functions import ORDERED
+from everview.expr.common_types import ORDERED
 from everview.expr.resolve import Column, Scope, constants_of, predicate, resolve
 from everview.language import loop as loops
 from everview.language import mistakes

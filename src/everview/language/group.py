@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from everview.errors import PlanError
-from everview.expr import functions, language, nodes
+from everview.expr import common_types, language, nodes
 from everview.expr.resolve import Scope, resolve
 from everview.language.collection import Collection, Column, Output, columns_of, project, refuse_duplicates, scope_of
 from everview.language.relation import relation_of
@@ -79,7 +79,7 @@ class Grouping:
 
 
 def _order_key(expr: nodes.Expr, given: language.Ordering) -> nodes.Expr:
-    if expr.type.kind not in functions.ORDERED:
+    if expr.type.kind not in common_types.ORDERED:
         raise PlanError(
             "E_TYPE", f"{given.expr!r} is {expr.type!r}, which has no order", "order by its items: col.t[0]"
         )

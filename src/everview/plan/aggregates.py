@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from everview.errors import PlanError
-from everview.expr import functions, language, nodes
+from everview.expr import common_types, language, nodes
 from everview.expr.resolve import Scope, resolve
 from everview.plan import joins
 from everview.plan.nodes import Aggregate, AggregateKind, Join, Node, Project, Reduce, TopK
@@ -121,9 +121,9 @@ def _result_type(kind: AggregateKind, arg: nodes.Expr, call: language.AggregateC
     if kind in {"count", "count_distinct"}:
         return INT
     if kind in {"sum", "avg"}:
-        if t.kind not in functions.NUMBERS:
+        if t.kind not in common_types.NUMBERS:
             raise PlanError("E_TYPE", f"{call!r}: {t!r} has no {kind}", "cast it to a number first: .cast(int)")
         return FLOAT.optional(t.nullable) if kind == "avg" else replace(t, width=0)  # a sum may be larger
-    if t.kind not in functions.ORDERED:
+    if t.kind not in common_types.ORDERED:
         raise PlanError("E_TYPE", f"{call!r}: {t!r} has no order", "take an item of it: col.t[0]")
     return t

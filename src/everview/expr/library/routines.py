@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from everview.expr import functions
-from everview.expr.functions import Function, NoMatch, Rule, Types, common_type
+from everview.expr import common_types
+from everview.expr.common_types import NoMatch, Rule, Types, common_type
+from everview.expr.functions import Function
 from everview.types import BOOL, BYTES, DATE, FLOAT, INT, INTERVAL, STR, TIME, TIMESTAMP, DataType, array, decimal
 
 KINDS: dict[str, DataType] = {
@@ -89,7 +90,7 @@ PRINTED = {"str", "char", "bool", "int", "float", "decimal", "numeric", "date", 
 def _cast(given: DataType, kind: str) -> DataType:
     if kind == "printed":
         return given if given.kind in PRINTED else STR.optional(given.nullable)
-    if kind == "any" or (kind == "number" and given.kind in functions.NUMBERS | {"numeric"}) or given.kind == kind:
+    if kind == "any" or (kind == "number" and given.kind in common_types.NUMBERS | {"numeric"}) or given.kind == kind:
         return given
     wanted = KINDS.get(kind)
     if wanted is None or common_type((given, wanted)) != wanted.optional(given.nullable):

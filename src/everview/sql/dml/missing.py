@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.errors import InputError, PlanError
-from everview.expr import functions
+from everview.expr import common_types, functions
 from everview.expr.evaluate import ERRORS, evaluate
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
@@ -52,8 +52,8 @@ def fitted(value: Expr, target: DataType, at: exp.Expr, source: Source, what: st
         if value.type.kind == "str" and target.kind not in ("str", "bytes"):
             return constants.text_as(value.value, target, at, source)
     same = value.type.kind == target.kind
-    numbers = {value.type.kind, target.kind} <= functions.NUMBERS | {"numeric"}
-    if not (same or numbers or functions.common_type((value.type, target)) is not None):
+    numbers = {value.type.kind, target.kind} <= common_types.NUMBERS | {"numeric"}
+    if not (same or numbers or common_types.common_type((value.type, target)) is not None):
         raise source.error(
             at, "E_TYPE", f"{what} is {target!r}, the value is {value.type!r}", "cast it: CAST(x AS type)"
         )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.errors import PlanError, did_you_mean
-from everview.expr.functions import NUMBERS, NoMatch, check_pattern
+from everview.expr.common_types import NUMBERS, NoMatch
+from everview.expr.functions import check_pattern
 from everview.expr.library import LIBRARY, figures, formats
 from everview.expr.library.routines import KINDS, Routine
 from everview.expr.library.spans import INTERVAL_PARTS

@@ -17,7 +17,7 @@ from typing import Literal as OneOf
 from sqlglot import exp
 
 from everview.errors import PlanError
-from everview.expr import functions
+from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal, Udf
 from everview.sql.answers.parameters import PARAMETER, Learned
 from everview.sql.clock import timed
@@ -610,7 +610,7 @@ class Scalars(TypedScalars):
             return constants.text_as(value.value, target, node.this, self.source)
         if (value.type.kind, target.kind) == ("time", "timestamp"):
             raise self.source.error(node, "E_TYPE", "a time has no date", "add it to one: date + time")
-        is_number = value.type.kind in functions.NUMBERS and not _is_null(value)
+        is_number = value.type.kind in common_types.NUMBERS and not _is_null(value)
         if is_number and target.kind in ("timestamp", "timestamptz", "date"):
             return self._moment_of_number(value, target, node)
         return self._cut(self.cast_to(value, target), node.to)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.codes.intervals import Interval, unit_name
-from everview.expr import amounts, functions
+from everview.expr import amounts, common_types, functions
 from everview.expr.jsonpath_reading import PathSyntax, compiled
 from everview.expr.nodes import Expr, Literal
 from everview.expr.wordings import zone_of
@@ -190,7 +190,7 @@ class TypedScalars:
         if a.type.kind == "interval":
             return self.call("interval_div", a, b)
         kinds = {a.type.kind, b.type.kind}
-        if "decimal" in kinds and kinds <= functions.EXACT and dialects.is_exact(self.source.dialect):
+        if "decimal" in kinds and kinds <= common_types.EXACT and dialects.is_exact(self.source.dialect):
             return self.call(
                 "div", *(functions.cast(e, numeric(e.type.scale).optional(e.type.nullable)) for e in (a, b))
             )

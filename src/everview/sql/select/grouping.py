@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from everview.expr import exact_variance, functions, typed, variance
+from everview.expr import common_types, exact_variance, functions, typed, variance
 from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
@@ -254,7 +254,7 @@ class Grouped(Scalars):
                 return _Slot("count", None, (), INT)
             return _Slot("count_distinct" if distinct else "count", joins.canonical(arg) if distinct else arg, (), INT)
         assert arg is not None
-        wanted = functions.NUMBERS if kind in ("sum", "avg") else functions.ORDERED
+        wanted = common_types.NUMBERS if kind in ("sum", "avg") else common_types.ORDERED
         if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
             wanted = frozenset({"bool"})
         self._check_type(node, arg, wanted)
@@ -289,7 +289,7 @@ class Grouped(Scalars):
         """Variance or standard deviation: see `everview.expr.variance`."""
         if arg is None:
             raise self.source.error(node, "E_TYPE", f"{node.key} needs a column")
-        self._check_type(node, arg, functions.NUMBERS | {"numeric"})
+        self._check_type(node, arg, common_types.NUMBERS | {"numeric"})
         value = joins.canonical(arg)
         if arg.type.kind in ("decimal", "numeric"):
             if dialects.is_exact(self.source.dialect):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.expr import functions
+from everview.expr import common_types, functions
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.sql.folds import PAIRS, Folding
@@ -127,7 +127,7 @@ def _fraction(call: Given, grouped: Grouped) -> float:
         )
     at = call.args.pop()
     value = grouped.below.bind(at)
-    if not isinstance(value, Constant) or value.type.kind not in functions.NUMBERS or value.value is None:
+    if not isinstance(value, Constant) or value.type.kind not in common_types.NUMBERS or value.value is None:
         raise grouped.source.error(at, "E_LITERAL", "the fraction of a percentile must be a constant number")
     if not 0 <= value.value <= 1:
         raise grouped.source.error(at, "E_RANGE", f"the fraction {value.value} is not between 0 and 1")
@@ -139,9 +139,9 @@ def _check_types(call: Given, args: tuple[Expr, ...], grouped: Grouped) -> None:
     if name.startswith("bit_"):
         good = types[0].kind == "int"
     elif name in PAIRS or name in AS_FLOATS:
-        good = all(t.kind in functions.NUMBERS for t in types)
+        good = all(t.kind in common_types.NUMBERS for t in types)
     else:
-        good = types[-1].kind in functions.ORDERED and (len(types) == 1 or types[0].kind in functions.ORDERED)
+        good = types[-1].kind in common_types.ORDERED and (len(types) == 1 or types[0].kind in common_types.ORDERED)
     if not good:
         said = ", ".join(map(repr, types))
         raise grouped.source.error(

@@ -19,7 +19,7 @@ from everview.codes.digits import whole_number
 from everview.codes.interner import Interner
 from everview.dataflow.lending import is_guest
 from everview.errors import did_you_mean
-from everview.expr import functions
+from everview.expr import common_types, functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.language.relation import relation_of
 from everview.plan import joins
@@ -610,7 +610,7 @@ class Compiler:
             kinds = {t.kind for t in others}
             if not others or kinds & {"str", "char", "bytes"} or not any(q is not None for q in quoted):
                 continue
-            common = functions.common_type(others)
+            common = common_types.common_type(others)
             for k, text in enumerate(quoted):
                 row = found[k]
                 if text is not None and common is not None and isinstance(row, Project):
@@ -628,7 +628,7 @@ class Compiler:
         for i, types in enumerate(zip(*(r.types for r in rows), strict=True)):
             known = [t for t, r in zip(types, rows, strict=True) if not _is_null(r, i)]
             known = known or [t for t in types if t.kind != "int"] or list(types)  # a NULL that was cast has a type
-            common = functions.common_type(known)
+            common = common_types.common_type(known)
             if common is None:
                 raise self.source.error(
                     at,

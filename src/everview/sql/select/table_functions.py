@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.errors import did_you_mean
-from everview.expr import functions
+from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
@@ -116,7 +116,7 @@ def _series(call: TableCall, scalars: Scalars) -> Bound:
         raise scalars.source.error(
             call.node, "E_TYPE", f"there is no {call.name} of {said}", "numbers, or timestamps and an interval"
         )
-    common = functions.common_type([g.type for g in given if not _is_null(g)] or [INT])
+    common = common_types.common_type([g.type for g in given if not _is_null(g)] or [INT])
     assert common is not None
     args = tuple(functions.cast(g, common) for g in given)
     return Bound(args, Unfolding("generate_series", 0), (common.optional(False),), (call.name,))
@@ -165,7 +165,7 @@ def _unnest(call: TableCall, scalars: Scalars) -> Bound:
         items = call.args[0].expressions
         given = [scalars.bind(item) for item in items]
         known = [g.type for g in given if not _is_null(g)] or [INT.optional()]
-        common = functions.common_type(known)
+        common = common_types.common_type(known)
         if common is None:
             raise scalars.source.error(call.node, "E_TYPE", "the items of an array have one type", "cast them")
         item = common.optional(any(g.type.nullable for g in given))

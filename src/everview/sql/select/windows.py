@@ -16,7 +16,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from everview.expr import functions
+from everview.expr import common_types, functions
 from everview.expr.functions import call as make
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
@@ -178,7 +178,7 @@ class Windows:
         order: list[tuple[Expr, bool]] = []
         for ordered in node.args["order"].expressions if node.args.get("order") else []:
             key = self.scalars.bind(ordered.this)
-            if key.type.kind not in functions.ORDERED:
+            if key.type.kind not in common_types.ORDERED:
                 raise self.source.error(ordered, "E_TYPE", f"{key.type!r} has no order")
             order += sort_keys(joins.canonical(key), ordered)
         constant = [e for e, _ in order if isinstance(e, Constant)]
@@ -224,7 +224,7 @@ class Windows:
                 raise self.source.refuse(given, "dates are whole days apart", "order by a timestamp")
             return microseconds // constants.DAY if declared.kind == "date" else microseconds
         value = self.scalars.bind(given)
-        if not isinstance(value, Constant) or value.value is None or declared.kind not in functions.NUMBERS:
+        if not isinstance(value, Constant) or value.value is None or declared.kind not in common_types.NUMBERS:
             raise self.source.error(given, "E_LITERAL", f"a distance between values of {declared!r} is a constant")
         if declared.kind == "float":
             return float(value.value)
@@ -296,7 +296,7 @@ class Windows:
         default = None
         if node.args.get("default") is not None:
             default = self.scalars.coerced(self.scalars.bind(node.args["default"]), arg, node.args["default"])
-            common = functions.common_type([arg.type, default.type])
+            common = common_types.common_type([arg.type, default.type])
             if common is None:
                 raise self.source.error(node, "E_TYPE", f"{arg.type!r} and {default.type!r} have no type in common")
             arg, default = functions.cast(arg, common), functions.cast(default, common)
@@ -323,7 +323,7 @@ class Windows:
             return _composed(kind, arg, frame)
         if kind in ("sum", "avg") and arg.type.width and arg.type.kind == "int":
             arg = functions.cast(arg, INT)  # a sum of small ints is no small int
-        wanted = functions.NUMBERS if kind in ("sum", "avg") else functions.ORDERED
+        wanted = common_types.NUMBERS if kind in ("sum", "avg") else common_types.ORDERED
         if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
             wanted = frozenset({"bool"})
         if arg.type.kind not in wanted:
