@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview.io.pipeline import IDLE, pipeline_of
-from everview.session.clock import temporal
+from everview.session.clock import clock
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 
@@ -32,12 +32,12 @@ class Watch:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     found = Watch()
-    monkeypatch.setattr(temporal, "time", found)
+    monkeypatch.setattr(clock, "time", found)
     return found
 
 
 def moment(watch: Watch) -> dt.datetime:
-    return temporal.moment_of(watch.now)
+    return clock.moment_of(watch.now)
 
 
 COLUMNS = {"k": int, "ts": dt.datetime}
@@ -159,7 +159,7 @@ def test_what_cannot_be_caught_up_with_does_not_keep_a_directory_shut(tmp_path: 
         raise ev.InputError("E_OVERFLOW", "too much", "")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(temporal.Clock, "settle", fails)
+        patch.setattr(clock.Clock, "settle", fails)
         with pytest.warns(UserWarning, match="cannot be done.*E_OVERFLOW"):
             db = ev.connect(tmp_path)
     assert db["t"].rows() == [(1,)]

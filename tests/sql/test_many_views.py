@@ -8,7 +8,7 @@ from typing import Any
 
 import everview as ev
 from everview.language.relation import relation_of
-from everview.session.clock.temporal import Follower
+from everview.session.clock.follower import Follower
 from tests.inside import inside
 
 START = dt.datetime(2030, 1, 1)

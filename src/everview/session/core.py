@@ -33,7 +33,7 @@ from everview.session.changes.constraints import Constraints
 from everview.session.changes.defaults import Defaults
 from everview.session.changes.subscriptions import Subscriptions
 from everview.session.changes.transactions import Transactions
-from everview.session.clock.temporal import Clock
+from everview.session.clock.clock import Clock
 from everview.session.history import History, kept
 from everview.session.limits import WATCH, Limits
 from everview.session.names.catalog import Catalog

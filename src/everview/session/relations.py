@@ -71,7 +71,7 @@ class TableRelation(KeptRelation):
         self.views: set[str] = set()
         """the names of views that read it"""
         self.origin: Table | None = None
-        """the table that this hidden one follows (`everview.session.clock.temporal`)"""
+        """the table that this hidden one follows (`everview.session.clock`)"""
         self.partner: Table | None = None
         """another one that it holds rows of (`everview.session.clock.lookups`)"""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everview.runtime.base import RemoteRows, RemoteTarget
-from everview.session.clock.temporal import RowTTL
+from everview.session.clock.lifetimes import RowTTL
 
 if TYPE_CHECKING:
     from everview.session.core import Core

@@ -28,7 +28,8 @@ from everview.session import doors, inspect
 from everview.session.budget import Budget, budget
 from everview.session.changes.transactions import Together, Transaction
 from everview.session.changes.turns import reads, writes
-from everview.session.clock.temporal import RESERVED_PREFIX, moment_of
+from everview.session.clock.clock import moment_of
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.core import Core
 from everview.session.history import History
 from everview.session.limits import Limits, cancel, size_of

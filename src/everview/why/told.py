@@ -19,7 +19,7 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_depths
 from everview.plan.digest import digest
 from everview.plan.wording import texts
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.overview import TRANSIENT
 from everview.types import NULL, DataType
 from everview.why.contents import sides_of

@@ -15,7 +15,7 @@ from everview.errors import InputError, InternalError, did_you_mean
 from everview.language.relation import relation_of
 from everview.plan import worlds as monotone
 from everview.session.changes.turns import reads
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.reads.what_if import WhatIf
 from everview.why.ask import Question, asked, deep, present
 from everview.why.block import Row

@@ -2,7 +2,11 @@
 
 Read in this order:
 
-    temporal           the clock, and its followers: times to live, windows, conditions on now()
+    clock              the clock, and what a transaction means for its followers
+    follower           what every follower has
+    lifetimes          times to live, windows
+    filters            conditions on now()
+    last_rows          the last rows, of each partition
     agenda             which followers have something to do
     flags              conditions on now() of rows that stay
     lookups            rows joined with what another table held when they arrived

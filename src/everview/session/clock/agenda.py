@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from everview.session.clock.temporal import Follower
+    from everview.session.clock.follower import Follower
     from everview.session.table import Table
 
 BULK_MOMENTS = 64

@@ -1,6 +1,6 @@
 """What the clock makes of rows that stay: whether their moments have passed, and which day (hour, month ...) it is.
 
-A `TemporalFilter` (`everview.session.clock.temporal`) keeps the rows that meet conditions on now(). Where such a
+A `TemporalFilter` (`filters`) keeps the rows that meet conditions on now(). Where such a
 condition stands in a SELECT list, a CASE, an OR or a FILTER, all rows are needed, with its truth:
 
     ClockFlags    a table's rows with a column for each of some moments of theirs: whether it is still to come
@@ -21,17 +21,8 @@ from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
-from everview.session.clock.temporal import (
-    Change,
-    Follower,
-    Words,
-    contents,
-    counted,
-    microseconds,
-    moment_of,
-    rows_of,
-    words,
-)
+from everview.session.clock.clock import microseconds, moment_of
+from everview.session.clock.follower import Change, Follower, Words, contents, counted, rows_of, words
 from everview.types import BOOL, NULL, TIMESTAMP
 
 if TYPE_CHECKING:

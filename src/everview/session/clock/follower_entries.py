@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 from everview.expr.nodes import Expr
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
+from everview.session.clock.filters import TemporalFilter, Term
 from everview.session.clock.flags import ClockFlags, Ticks
+from everview.session.clock.follower import Follower
+from everview.session.clock.last_rows import LastRows
+from everview.session.clock.lifetimes import ArrivalTTL, RowTTL
 from everview.session.clock.lookups import LookupJoin
-from everview.session.clock.temporal import ArrivalTTL, Follower, LastRows, RowTTL, TemporalFilter, Term
 from everview.session.clock.watermarks import ClosedWindows, Watermark
 from everview.session.names.entries import FollowerMade
 

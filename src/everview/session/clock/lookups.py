@@ -4,7 +4,7 @@
 rates as they were before the transaction that brings it, and keeps that: later changes of rates touch nothing. When an
 order leaves, what it was joined with leaves, too; of equal orders the oldest goes first.
 
-A `LookupJoin` is a follower (`everview.session.clock.temporal`) of the table on the left. Its own table holds the
+A `LookupJoin` is a follower (`everview.session.clock`) of the table on the left. Its own table holds the
 answer: the columns of both, whether there was a partner (there is a row with NULLs if there was none, so that it is
 known to have come), and the number of the arrival. Look-ups go through an index of the other table by the keys.
 """
@@ -17,7 +17,7 @@ from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
-from everview.session.clock.temporal import Change, Follower, Words, at_key, contents, counted, rows_of, words
+from everview.session.clock.follower import Change, Follower, Words, at_key, contents, counted, rows_of, words
 from everview.types import BOOL, INT, NULL
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ A view with EMIT ON WINDOW CLOSE joins its windows with that table by their ends
 and what is still open is arranged, but not shown. Rows of a closed window
 can be neither deleted nor updated (E_APPEND), so such a view only gains rows. The table's TTL may still forget them.
 
-Both are followers (`everview.session.clock.temporal`), though it is not the clock that they follow: what they add is
+Both are followers (`everview.session.clock`), though it is not the clock that they follow: what they add is
 part of the transaction that brings the rows.
 """
 
@@ -30,7 +30,7 @@ from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.session.clock.agenda import Moments
-from everview.session.clock.temporal import Change, Follower, Words, contents, rows_of, words
+from everview.session.clock.follower import Change, Follower, Words, contents, rows_of, words
 from everview.types import INT, NULL, TIMESTAMP
 
 if TYPE_CHECKING:

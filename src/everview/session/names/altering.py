@@ -33,7 +33,7 @@ from everview.plan.prune import columns_read
 from everview.plan.substitute import substituted
 from everview.session.changes.current_rows import last_of_each
 from everview.session.changes.keys import key_twice
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.inspect import error_operators
 from everview.session.names.entries import ColumnsRenamed, Renamed, TableAltered
 from everview.session.names.rules import with_names

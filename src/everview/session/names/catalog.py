@@ -18,7 +18,7 @@ from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.frozen import Functions, canonical, functions_of
 from everview.plan.trust import NOBODY, Trust
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.entries import (
     ColumnsRenamed,
     Entry,

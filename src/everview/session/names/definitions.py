@@ -22,8 +22,8 @@ from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.plan.multiway import Choice
 from everview.session.changes.turns import reads
+from everview.session.clock.follower import Follower
 from everview.session.clock.follower_entries import described
-from everview.session.clock.temporal import Follower
 from everview.session.names.altering import Altering
 from everview.session.names.entries import Collected, Entry
 from everview.session.names.guards import Guards

@@ -77,7 +77,7 @@ class ConstraintMade(ViewMade):
 
 @dataclass(frozen=True)
 class FollowerMade:
-    """Something that follows the clock (`everview.session.clock.temporal`): of which kind, of which table, and when the
+    """Something that follows the clock (`everview.session.clock`): of which kind, of which table, and when the
     clock showed `now`. `node` projects the table to the expressions it needs; `id` is that of its own table, -1 if it
     has none.
     """

@@ -9,7 +9,7 @@ from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.session.changes.constraints import guard
 from everview.session.changes.turns import reads
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.entries import ConstraintMade, ViewDropped
 from everview.session.names.rules import Rule
 

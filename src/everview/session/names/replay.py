@@ -8,8 +8,8 @@ from everview.errors import StoreError
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.session.changes.turns import reads
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.clock.follower_entries import follower_of
-from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.names.entries import (
     AccessSet,
     Collected,

@@ -18,8 +18,9 @@ from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.plan import nodes
 from everview.session.changes.turns import reads
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.clock.follower_entries import described
-from everview.session.clock.temporal import RESERVED_PREFIX, ArrivalTTL
+from everview.session.clock.lifetimes import ArrivalTTL
 from everview.session.names.altering import plan_of
 from everview.session.names.arguments import names_of, places_of
 from everview.session.names.entries import TableDropped, TableMade

@@ -39,7 +39,7 @@ from everview.runtime.base import Change, ChangeSet
 from everview.runtime.captures import Supposed
 from everview.session.changes.transactions import Supposition, Transaction
 from everview.session.changes.turns import reads, turn
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.reads import shown
 from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import Snapshot, consolidated, in_order

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import InputError
 from everview.language.relation import relation_of
 from everview.session import doors
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.entries import AccessSet
 from everview.session.rights.acting import COMMAND, WHO, Principal
 from everview.session.rights.roles import PUBLIC, Policy, Rights, Role, read_rights, read_role, written

@@ -33,7 +33,7 @@ from everview.expr.nodes import Expr
 from everview.io.changes import Envelope
 from everview.io.events import told
 from everview.io.fitting import Fitting
-from everview.session.clock.temporal import values_of
+from everview.session.clock.follower import values_of
 from everview.spark.driver.job import bytes_table, table_bytes
 from everview.spark.rows.encoded import FOLDER, EncodedRows, Part
 from everview.spark.rows.frames import unreadable

@@ -25,7 +25,7 @@ from everview.language.relation import relation_of
 from everview.runtime.base import AbsentRows, RemoteRows, in_table_order
 from everview.runtime.sharded import batcher_rows
 from everview.session.changes.current_rows import Counted, current, last_of_each, records, stored
-from everview.session.clock.temporal import values_of
+from everview.session.clock.follower import values_of
 from everview.session.reads.snapshot import consolidated
 from everview.store.files import Files
 from everview.types import NULL

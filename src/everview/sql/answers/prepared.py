@@ -16,7 +16,7 @@ from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.session.changes.turns import writes
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.core import core_of
 from everview.session.reads.snapshot import present_codes
 from everview.sql.answers import asking

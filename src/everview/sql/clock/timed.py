@@ -5,7 +5,7 @@ In a SELECT, now() is a constant. In a view it moves, and a condition such as
     ts > now() - interval '5 minutes'
 
 is turned round to `ts + 5 minutes > now()`: each row has a moment at which the condition's truth changes, and a queue
-of these moments is kept (`everview.session.clock.temporal`). That needs the table's own rows, so the condition must be
+of these moments is kept (`everview.session.clock`). That needs the table's own rows, so the condition must be
 about columns of one base table, through filters and projections at most. All else that changes with the clock is
 refused in views.
 """
@@ -23,7 +23,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
-from everview.session.clock.temporal import Term
+from everview.session.clock.filters import Term
 from everview.sql.ddl import schemas
 from everview.sql.scalar import constants, names
 from everview.sql.select.scopes import Relation

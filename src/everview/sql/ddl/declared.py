@@ -23,7 +23,7 @@ from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.changes.constraints import shown_columns
 from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
-from everview.session.clock.temporal import ArrivalTTL
+from everview.session.clock.lifetimes import ArrivalTTL
 from everview.session.names.entries import Commented, DefaultSet, SequenceMade
 from everview.session.names.rules import (
     CASCADE,

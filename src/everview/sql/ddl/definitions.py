@@ -21,7 +21,7 @@ from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
-from everview.session.clock.temporal import RowTTL
+from everview.session.clock.lifetimes import RowTTL
 from everview.session.clock.watermarks import Watermark
 from everview.session.core import core_of
 from everview.session.table import Table

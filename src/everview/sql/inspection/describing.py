@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
 from everview.language.relation import relation_of
-from everview.session.clock.temporal import moment_of
+from everview.session.clock.clock import moment_of
 from everview.session.clock.watermarks import Watermark
 from everview.session.table import Table
 from everview.sql.answers.result import Result

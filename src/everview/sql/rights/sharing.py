@@ -34,7 +34,7 @@ from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.substitute import substituted
-from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.rights.acting import Principal, acting
 from everview.sql.answers import asking
 from everview.sql.answers.parameters import Learned, Parameters

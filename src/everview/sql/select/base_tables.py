@@ -1,6 +1,6 @@
 """What a plan makes of one base table by filters and projections alone, looked at from the table.
 
-What follows a table (`everview.session.clock.temporal`) is about the table's own rows. So an expression over a query's
+What follows a table (`everview.session.clock`) is about the table's own rows. So an expression over a query's
 columns is put in terms of the table's, and the query is built again over the follower's table, whose further columns
 are passed on.
 """

@@ -21,7 +21,7 @@ from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
-from everview.session.clock.temporal import Term
+from everview.session.clock.filters import Term
 from everview.sql.answers import files
 from everview.sql.answers.parameters import PARAMETER
 from everview.sql.clock import timed
