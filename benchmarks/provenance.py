@@ -8,9 +8,9 @@ cross between nodes (16 for a pair, 16 more for each node of its provenance) and
     shards    the same on 1, 4 and 12 logical nodes (LI-F16)
     order     depth-first or arrival order of variables (LI-F17)
     selection shortest and cheapest paths with no, one or both selections (LI-F18)
-    region    sensors on a grid that are triggered, connected to a seed (LI-F14); only the engine's own methods
 
-`provenance_series.py` has the figures' series: by the part of the links, by links, by logical nodes.
+`provenance_series.py` has the figures' series: by the part of the links, by links, by logical nodes; and the region
+query (LI-F14, `provenance_region.py`).
 
 The methods: *dred* (delete too much, derive again), *relative* (rows know their immediate derivations; what no base row
 supports is found by search), *eager* and *lazy* absorption (a decision diagram for each row; every derivation, or the
@@ -27,7 +27,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -291,47 +291,6 @@ KEPT_NODES = 2000
 ENGINE = ("ours", "frugal", "column_lazy", "column_bdd")
 
 
-def region(side: int, budget: int, methods: Sequence[str] = ENGINE, ratio: float = 1.0) -> list[dict[str, Any]]:
-    """Sensors of a grid, three in four of them triggered: those that a seed in the middle is connected to. `ratio`: the
-    part of these that comes.
-    """
-    rng = random.Random(7)
-    cells = [(x, y) for x in range(side) for y in range(side)]
-    near = [(x * side + y, (x + dx) * side + y + dy) for x, y in cells for dx, dy in ((1, 0), (0, 1), (-1, 0), (0, -1))
-            if 0 <= x + dx < side and 0 <= y + dy < side]  # fmt: skip
-    triggered = [s for s in range(side * side) if rng.random() < 0.75]
-    rng.shuffle(triggered)
-    triggered = triggered[: int(ratio * len(triggered))]
-    results = []
-    for method in methods:
-        with local_shards(12, history=0) as db:
-            sensor = db.table("sensor", {"at": int})
-            close = db.table("close", {"at": int, "other": int})
-            seed = db.table("seed", {"region": int, "at": int})
-            start = seed.join(sensor, on="at").select("region", "at")
-
-            def body(found: Any, start: Any = start, close: Any = close, sensor: Any = sensor) -> Any:
-                beside = found.join(close, on="at").select("region", at=ev.col.other).join(sensor, on="at")
-                return beside.select("region", "at").union_all(start).distinct()
-
-            view = db.view("active", start.iterate(body), **kept(method, min(budget, KEPT_NODES)))
-            close.insert(near)
-            seed.insert([(1, side * side // 2 + side // 2)])
-            sent = core_of(db).runtime.cluster.sent  # type: ignore[attr-defined]
-            before, begun = sent().bytes, time.process_time()
-            found = {"method": method, "sensors": len(triggered)}
-            try:
-                for one in triggered:
-                    sensor.insert([(one,)])
-                found["finished"] = True
-                found["rows"] = len(list(view.rows()))
-            except (ev.MemoryLimitError, ev.RowErrors):
-                found["finished"] = False
-            took = round(time.process_time() - begun, 3)
-            results.append({**found, "insert_s": took, "insert_bytes": sent().bytes - before})
-    return results
-
-
 def made(method: str, shards: int, links: list[Pair], budget: int) -> Any:
     """A method, with nothing in it."""
     if method in ENGINE:
@@ -472,7 +431,6 @@ def main() -> None:
         "order": {name: orders(links, options.budget) for name, links in networks.items()},
         "order_kept": {name: kept_orders(links, options.budget) for name, links in networks.items()},
         "selection": selection(sparse, options.seconds),
-        "region": region(5 if options.quick else 9, options.budget),
     }
     if options.plot:
         draw(Path(options.plot), results, by_shards)

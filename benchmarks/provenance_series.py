@@ -2,7 +2,7 @@
 
     by_ratio     a quarter to all of the links come (LI-F12)
     by_deleted   an eighth to half of them go, one by one (LI-F13)
-    by_sensors   a quarter to all of the triggered sensors of a grid come (LI-F14; the engine's own methods)
+    by_sensors   a quarter to all of the triggered sensors of a grid come (LI-F14)
     by_links     networks of more and more links, sparse and dense (LI-F15)
     by_nodes     4 to 24 logical nodes (LI-F16)
 
@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import plot
-from provenance import ENGINE, Pair, measure, region, transit_stub
+from provenance import METHODS, Pair, measure, transit_stub
+from provenance_region import region
 
 COMPARED = ("dred", "relative", "eager", "lazy", "ours", "frugal", "column_lazy")
 RATIOS = (0.25, 0.5, 0.75, 1.0)
@@ -75,7 +76,9 @@ def series(options: argparse.Namespace) -> dict[str, list[Found]]:
             networks = [transit_stub(stubs, per, extra) for stubs, per in sizes]
             found["by_links"] += [{"density": density, **one.measure(len(n), n, [])} for n in networks]
     side = 5 if options.quick else 9
-    found["by_sensors"] = [{"at": r, **f} for r in ratios for f in region(side, options.budget, ENGINE, r)]
+    found["by_sensors"] = [
+        {"at": r, **f} for r in ratios for f in region(side, options.budget, METHODS, r, options.limit)
+    ]
     return found
 
 
