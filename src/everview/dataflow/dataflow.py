@@ -117,9 +117,9 @@ class Dataflow:
         self.stopped = False
         """whether the call under way was asked to stop"""
         self.lender: Lender | None = None
+        """lets others read while a step computes, if there are others"""
         self.lately: Lately | None = None
         """what keeps history by duration, if anything does"""
-        """lets others read while a step computes, if there are others"""
         self.provenance: Nodes | None = None
         """the table of nodes that expressions of provenance are made of, while a view keeps some"""
         self._leaving: set[Operator] = set()
