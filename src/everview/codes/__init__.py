@@ -1,7 +1,8 @@
 """Values and codes: the edge where what people give becomes int64, and comes back.
 
 In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (texts, bytes, tuples), `declare` (types),
-`values` (one value), `arrays` (one column), `tables` (other libraries' frames), `codec` (rows and tables of a schema).
+`values` (one value), `arrays` (one column), `tables` (other libraries' frames), `codec` (rows and tables of a schema),
+`repeating` (rows as often as they are there).
 """
 
 import importlib

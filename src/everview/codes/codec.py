@@ -25,6 +25,7 @@ from everview.codes import scalars
 from everview.codes.arrays import BadValue, decode_arrow, decode_list, encode_column
 from everview.codes.declare import arrow_field
 from everview.codes.interner import Interner, Words
+from everview.codes.repeating import check_room
 from everview.codes.scalars import counted, shown
 from everview.codes.tables import columns_of, is_series, is_table, of_series
 from everview.codes.values import Encode, decoder, encoder, read_by_type
@@ -33,6 +34,9 @@ from everview.types import NULL, PACKED, DataType
 
 ONE_BY_ONE_ROWS = 24
 """Up to so many rows, going row by row is faster than column by column."""
+
+ROW_BYTES, VALUE_BYTES = 64, 32
+"""What a tuple in a list takes, and each of its values."""
 
 Row = tuple[Any, ...]
 
@@ -83,6 +87,7 @@ class Codec:
 
     def decode_rows(self, columns: Words) -> list[Row]:
         """The rows of codes of shape (columns, n)."""
+        check_room(columns.shape[1], ROW_BYTES + VALUE_BYTES * len(self.types))
         if not self.types:
             return [()] * columns.shape[1]
         parts = [decode_list(part, kind, self.interner) for part, kind in zip(columns, self.types, strict=True)]

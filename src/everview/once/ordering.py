@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from everview.codes import repeating
 from everview.codes.interner import Interner
 from everview.kernels.expressions.scalars import MINUS_ZERO
 from everview.once.grouping import numbered, present, ranked
@@ -111,6 +112,4 @@ def repeated(rows: Rows, columns: Sequence[int]) -> Words:
     codes = np.empty((len(columns), rows.count), dtype=np.int64)
     for i, column in enumerate(columns):
         codes[i] = rows.words(column)
-    if rows.weights is not None and rows.count and int(rows.weights.max()) > 1:
-        codes = np.repeat(codes, rows.weights, axis=1)
-    return codes
+    return codes if rows.weights is None else repeating.repeated(codes, rows.weights)

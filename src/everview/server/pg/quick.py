@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.codes.codec import Codec
+from everview.codes.repeating import repeated
 from everview.codes.values import encoder
 from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef
@@ -109,9 +110,7 @@ class Quick:
 
     def _wanted(self, columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
         codes = columns[list(self.outputs)]
-        if len(counts) and counts.max() > 1:
-            codes = np.repeat(codes, counts, axis=1)
-        return np.ascontiguousarray(codes)
+        return np.ascontiguousarray(repeated(codes, counts))
 
 
 def quick(sql: Statements, session: Session, text: str, given: Given) -> Quick | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from everview.codes.repeating import repeated
 from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.kernels import make
@@ -37,7 +38,7 @@ def current(
         if keys is not None:
             pending = [_picked(part, key, keys) for part in pending]
         columns, counts = _added_up([(columns, counts), *pending])
-    return np.repeat(columns, np.maximum(counts, 0), axis=1)
+    return repeated(columns, counts)
 
 
 def how_often(arrangement: Arrangement, time: int, row: tuple[int, ...]) -> int:

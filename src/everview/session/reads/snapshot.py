@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.codes.codec import Codec
+from everview.codes.repeating import repeated
 from everview.codes.values import encode_value
 from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
@@ -98,9 +99,7 @@ class Snapshot:
     def _repeated(self) -> np.ndarray:
         columns, counts = self._contents()
         _refuse_negative(counts)
-        if len(counts) and counts.max() > 1:
-            columns = np.ascontiguousarray(np.repeat(columns, counts, axis=1))
-        return columns
+        return repeated(columns, counts)
 
     def __len__(self) -> int:
         counts = self._contents()[1]
@@ -136,7 +135,7 @@ class Snapshot:
         columns, counts = self._contents()
         _refuse_negative(counts)
         rows = self._codec.decode_rows(np.ascontiguousarray(columns[:, :n]))
-        return [row for row, times in zip(rows, counts[:n].tolist(), strict=True) for _ in range(times)][:n]
+        return [row for row, times in zip(rows, counts[:n].tolist(), strict=True) for _ in range(min(times, n))][:n]
 
     def _display(self, n: int = shown.ROWS) -> tuple[list[tuple[Any, ...]], str]:
         """Rows for people, at most n, and what to say of the others. If none is left out, they are in order."""

@@ -9,6 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
+from everview.codes.repeating import repeated
 from everview.errors import InputError, RowErrors, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -85,7 +86,7 @@ class Prepared:
         """The answer for values of the parameters, in order or by name."""
         row = self._codec.encode_row(self._row(values, named))
         columns, counts = self._kept(row)
-        codes = np.repeat(columns[len(row) :], counts, axis=1)
+        codes = repeated(columns[len(row) :], counts)
         query, width = self._query, len(self._query.names)
         if query.order:
             rows = Codec(query.node.types[len(row) :], ("",) * len(codes), self._core.interner).decode_rows(codes)
