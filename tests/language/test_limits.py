@@ -99,6 +99,33 @@ def test_the_step_of_a_transaction(db: ev.Session) -> None:
     assert len(v) == 99_999
 
 
+def test_a_join_that_keeps_no_pair(db: ev.Session) -> None:
+    """Nothing is allocated, however long it takes: as an installing step, and as the step of a transaction."""
+    t = db["t"]
+    empty = t.join(t.select(y=col.x), t.x + col.y < 0).select(x=col.x)
+    assert stopped(db, "E_TIMEOUT", lambda: db.view("empty", empty), seconds=0.3) < 20
+    timer = threading.Timer(0.3, db.cancel)
+    timer.start()
+    assert stopped(db, "E_CANCELLED", lambda: db.view("empty", empty), seconds=60) < 20
+    u = db.table("u", {"y": int})
+    v = db.view("v", t.join(u, t.x + u.y < 0).select(x=col.x))
+    assert stopped(db, "E_TIMEOUT", lambda: u.insert({"y": range(100_000)}), seconds=0.3) < 20
+    assert len(v) == 0
+
+
+@pytest.mark.parametrize("connect", ["memory"], indirect=True)
+def test_a_join_of_three_that_keeps_nothing(db: ev.Session) -> None:
+    """All rows of the join at once: they go through one hub, and none fulfils the condition."""
+    db.sql("CREATE TABLE p (a int, b int); CREATE TABLE q (b int, c int); CREATE TABLE r (c int, d int)")
+    for name in ("p", "r"):
+        db[name].insert([(i, 0) if name == "p" else (0, i) for i in range(30_000)])
+    db["q"].insert([(0, 0)])
+    text = "CREATE VIEW w AS SELECT a, d FROM p JOIN q USING (b) JOIN r USING (c) WHERE a + d < 0"
+    for plan in ("wco", "delta"):
+        db.sql(f"SET plan = '{plan}'")
+        assert stopped(db, "E_TIMEOUT", lambda: db.sql(text), seconds=0.3) < 20
+
+
 def test_an_endless_loop(db: ev.Session) -> None:
     few = db["t"].filter(col.x < 3)
     endless = few.iterate(lambda v: v.select(x=col.x + 1).union_all(few).distinct())

@@ -8,8 +8,8 @@ The word belongs to the process (`kernels.memory`, CELL_LIMIT): kernels of other
 that finds no memory because of it is run again (`disturbed`): steps are atomic. And pressing is brief where others
 are at work. A dataflow is pressed only while it is `running`: elsewhere Python keeps books that must not be cut off.
 
-Hazard: a kernel that neither allocates nor comes up for air, a join that finds very many pairs and keeps none of them
-say, is not reached until it does.
+A join that finds very many pairs and keeps none of them allocates nothing. It looks at the word itself
+(`kernels.operators.stream.heed`) whenever a chunk of pairs is full.
 """
 
 from __future__ import annotations

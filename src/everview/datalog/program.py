@@ -29,6 +29,7 @@ from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan.multiway import Choice, check_choice
 from everview.plan.nodes import Constant, Filter, Node, Project
+from everview.session import doors
 from everview.session.core import Core, core_of
 from everview.session.view import View
 
@@ -60,6 +61,8 @@ class Rules:
         self._core = core_of(session)
         self._plan = plan
         self._read: dict[str, None] = {}
+        self._bound: dict[str, Any] = {}
+        """the attributes of whoever wrote the rules, if those decide which rows they read"""
         self._program = read(text)
         for rule in self._program:
             _check_new(session, rule)
@@ -84,21 +87,33 @@ class Rules:
 
     def _outside(self, name: str) -> Relation | None:
         """A table, a view, a relation of other rules, or (`table/column`) a column of a table with a key."""
+        access = self._core.access
         if name in self._core.catalog.tables or name in self._core.catalog.views:
-            self._core.access.may_read(name)
-            self._core.access.refuse_shares(name)
-            self._read[name] = None
-            found = self._session[name]
-            return Relation(relation_of(found).node, tuple(c.name for c in relation_of(found).columns))
+            return Relation(self._contents(name), tuple(c.name for c in relation_of(self._session[name]).columns))
         if name in rules_of(self._core):
             others = rules_of(self._core)[name]
             for read in others._read:
-                self._core.access.may_read(read)
-                self._core.access.refuse_shares(read)
-            self._read.update(others._read)
+                self._contents(read)  # whoever asks needs the rights to all of it, and to the same rows
+            if access.acting() is not None and others._bound != self._bound:
+                raise access.refused("SELECT", "relation", name, access.acting())
             return others._relations[name]
         table, _, column = name.rpartition("/")
-        return self._column(table, column) if table in self._session.tables else None
+        found = self._column(table, column) if table in self._session.tables else None
+        if found is None:
+            access.may_read(name)  # what is hidden and what is not there are told alike
+        return found
+
+    def _contents(self, name: str) -> Node:
+        """A table or view, or what policies show of it to whoever acts."""
+        access = self._core.access
+        access.may_read(name)
+        self._read[name] = None
+        who = access.acting()
+        if who is None:
+            return relation_of(self._session[name]).node
+        if access.policies(name, "SELECT") is not None or access.is_bound(name):
+            self._bound = {**who.attributes, "current_user": who.name}
+        return doors.shown_rows(self._core, name)
 
     def _column(self, name: str, column: str) -> Relation | None:
         """A table's column as an attribute of its key; NULL is no value."""
@@ -106,11 +121,8 @@ class Rules:
         names = [c.name for c in relation_of(table).columns]
         if len(relation_of(table).key) != 1 or column not in names:
             return None
-        self._read[name] = None
-        key, value = (
-            joins.refs(relation_of(table).node.types)[i] for i in (relation_of(table).key[0], names.index(column))
-        )
-        node: Node = relation_of(table).node
+        node = self._contents(name)
+        key, value = (joins.refs(node.types)[i] for i in (relation_of(table).key[0], names.index(column)))
         if value.type.nullable:
             node = Filter(node, functions.call("is_not_null", value))
         return Relation(Project(node, (key, value)), ("e", "v"))
@@ -120,12 +132,14 @@ class Rules:
         columns = [
             f"{n}/{c.name}" for n, t in tables.items() if len(relation_of(t).key) == 1 for c in relation_of(t).columns
         ]
-        return [*tables, *self._session.views, *rules_of(self._core), *columns]
+        rules = [n for n in rules_of(self._core) if self._core.access.sees("relation", n)]
+        return [*tables, *self._session.views, *rules, *columns]
 
     def _collection(self, relation: Relation) -> Collection:
         columns = [Column(n, t) for n, t in zip(relation.columns, relation.node.types, strict=True)]
         parents = [self._session[n] for n in self._read if n in self._session]
         found = Collection(relation.node, columns, self._core, parents=parents)
+        relation_of(found).bound = self._bound
         relation_of(found).rules = {**relation_of(found).rules, **self._strata.texts()}
         return found
 

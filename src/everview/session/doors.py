@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from everview.io.pipeline import Pipeline
     from everview.language.collection import Collection
     from everview.plan.multiway import Choice
+    from everview.plan.nodes import Node
     from everview.recovery.checking import Difference
     from everview.session.core import Core
     from everview.session.session import Session
@@ -249,6 +250,13 @@ def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) 
     spark = default_session(core) if spark is None else spark
     check_session(spark)
     return stream_of_changes(spark, core, relation_of(view).label) if changes else to_frame(spark, view.to_arrow())
+
+
+def shown_rows(core: Core, name: str) -> Node:
+    """The plan of a table or view as whoever acts sees it, which is not the program itself."""
+    from everview.sql.rights.seen import shown_rows
+
+    return shown_rows(core, name)
 
 
 def check_rows(core: Core, table: Table, rows: Any, diff: int) -> None:

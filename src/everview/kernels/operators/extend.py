@@ -29,7 +29,7 @@ from everview.kernels.expressions.scalars import INT_MAX
 from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.leaving import attempt, leave
 from everview.kernels.memory import alloc, call_number, free, grow, ld, st
-from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush, flush_full
+from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush, flush_full, heed
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE
 from everview.kernels.sums import plus
@@ -486,6 +486,7 @@ def _search(ctx, pipeline, source, whole, stride, per_level):
     if not _enter(ctx, ld(pipeline, PIPELINE_WORDS), state, 0, stride, source, whole):
         return
     while depth >= 0:
+        heed()
         level = ld(pipeline, PIPELINE_WORDS + depth)
         at = depth * per_level
         if not _next(level, state, at, stride, variables):

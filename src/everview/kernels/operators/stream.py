@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.expressions.vm import VM_ROWS, run
-from everview.kernels.memory import alloc, alloc_with, bits_of_float, float_of_bits, free, ld, st
+from everview.kernels.guarding import CELL_LIMIT
+from everview.kernels.leaving import shared_words
+from everview.kernels.memory import alloc, alloc_with, bits_of_float, float_of_bits, free, ld, no_memory, raw_load, st
 from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, BUFFER_TRY, room
 from everview.kernels.operators.consolidate import consolidate_buffer
 from everview.kernels.run.scope import SCOPE_COORDS, SCOPE_OVERRUN, slot_of
@@ -290,11 +292,23 @@ def flush(stream):
     return 0
 
 
+PRESSED = 1
+"""The limit of memory that stops whoever asks for any; see `everview.dataflow.pressing`."""
+
+
+@inner
+def heed():
+    """A place where an operator may be stopped although it allocates nothing: all its rows fail a condition, say."""
+    if raw_load(shared_words(), CELL_LIMIT) == PRESSED:
+        no_memory(0)
+
+
 @inner
 def flush_full(stream, n):
     """There are n rows in the chunk now: send it on if it is full. How many there are then."""
     if n < VM_ROWS:
         return n
+    heed()
     st(stream, STREAM_N, n)
     flush(stream)
     return 0

@@ -97,18 +97,14 @@ class Constraints:
 
     def _say(self, error: ConstraintError, rule: Rule, types: Sequence[DataType], changes: list[Change]) -> None:
         error.code, error.table, error.constraint = CODES[rule.kind], rule.table, rule.name
-        where = f"table {rule.table!r}"
         if error.failed:
-            error.message = f"{where}: {rule.declared()} cannot be computed: {ERRORS[error.codes[0]]}"
+            said = f"{rule.declared()} cannot be computed: {ERRORS[error.codes[0]]}"
         else:
             names = [f"c{i}" for i in range(len(error.codes))]
             values = Codec(tuple(types), names, self._core.interner).decode_row(error.codes)
             parent = rule.kind == FOREIGN_KEY and self._parent_went(rule, error.codes, changes)
-            table = self._core.catalog.tables[rule.table]
-            error.message = f"{where}: {broken(rule, values, parent, shown_columns(rule, table))}"
-        error.message += f" (constraint {rule.name})"
-        error.hint = "nothing was changed"
-        error.args = (error.code, error.message, error.hint)
+            said = broken(rule, values, parent, shown_columns(rule, self._core.catalog.tables[rule.table]))
+        tell(self._core, error, rule, said)
 
     def _parent_went(self, rule: Rule, key: tuple[int, ...], changes: list[Change]) -> bool:
         """Whether it is the row referred to that went, rather than the one that refers to it that came."""
@@ -245,10 +241,26 @@ def violation(
     """The error for a key (or a `whole` row) that breaks a constraint."""
     types = whole or [relation_of(table).columns[c].type for c in places(table, rule.columns)]
     values = Codec(tuple(types), [f"c{i}" for i in range(len(types))], core.interner).decode_row(tuple(codes))
-    what = f"table {rule.table!r}: {broken(rule, values, parent, shown_columns(rule, table))} (constraint {rule.name})"
-    error = ConstraintError(CODES[rule.kind], what, "nothing was changed")
+    error = ConstraintError(CODES[rule.kind], "", "nothing was changed")
     error.table, error.constraint, error.codes = rule.table, rule.name, tuple(codes)
+    tell(core, error, rule, broken(rule, values, parent, shown_columns(rule, table)))
     return error
+
+
+def tell(core: Core, error: ConstraintError, rule: Rule, said: str) -> None:
+    """Say which constraint does not hold, and what is wrong, to whoever acts. A row that went along with a change may
+    be somebody else's: who does not see all rows is shown none of them, and who does not see the table is not told
+    of it. Keys are shown, because whoever acts has named them.
+    """
+    if not core.access.acting() or core.access.sees("relation", rule.table):
+        if rule.kind == CHECK and core.access.policies(rule.table, "SELECT") is not None:
+            said = f"a row breaks {rule.declared()}"
+        error.message = f"table {rule.table!r}: {said} (constraint {rule.name})"
+    else:
+        error.table = error.constraint = ""
+        error.message = "rows that you may not see refer to these, or would break a constraint"
+    error.hint = "nothing was changed"
+    error.args = (error.code, error.message, error.hint)
 
 
 def guard(rule: Rule, name: str, child: plan.Node) -> plan.Guard:

@@ -99,6 +99,7 @@ class Altering:
         self._begin(f"table {relation.label!r} cannot be altered")
         for one in (relation.label, *gone):
             core.access.may_own("relation", one)
+        core.access.refuse_grants(relation.label, [c.name for c in columns])
         self._refuse_pipelines(relation.label)
         self._refuse_followers(table, gone)
         if gone and core.clock.agenda.of(table):  # a table cannot be altered while views of it follow the clock

@@ -2,7 +2,8 @@
 
 Everything that reads, changes or makes something asks here, each at one place:
 
-    a plan is bound to a table or view   SQL's `Compiler.table`; plans, rules and names of clients   `may_read`
+    a plan is bound to a table or view   SQL's `Compiler.table`; plans, rules and names of clients   `may_read`,
+                                         of some columns (SQL alone)                                 `readable`
     rows are staged                      `Transactions.stage` and `.add`                             `may_change`
     things are made, altered, dropped    `Definitions`                                   `may_create`, `may_own`
     a function is called                 SQL's functions, where they are bound                       `may_execute`
@@ -28,7 +29,7 @@ from everview.session import doors
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.entries import AccessSet
 from everview.session.rights.acting import COMMAND, WHO, Principal
-from everview.session.rights.roles import PUBLIC, Policy, Rights, Role, read_rights, read_role, written
+from everview.session.rights.roles import PUBLIC, Grant, Policy, Rights, Role, read_rights, read_role, written
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -64,9 +65,9 @@ class Access:
                 left = tuple(m for m in role.member_of if m != name)
                 self.set_role(replace(role, member_of=left, admin_of=tuple(a for a in role.admin_of if a != name)))
         for (kind, thing), rights in list(self.rights.items()):
-            if name in rights.grants:
-                grants = {r: g for r, g in rights.grants.items() if r != name}
-                self.set_rights(kind, thing, replace(rights, grants=grants))
+            if any(name in (g.role, g.by) for g in rights.given):
+                given = tuple(g for g in rights.given if g.role != name)
+                self.set_rights(kind, thing, replace(rights, given=given).supported())
         self._core.definitions.remarks.add(AccessSet("role", name, ""))
 
     def set_rights(self, kind: str, name: str, rights: Rights) -> None:
@@ -159,6 +160,27 @@ class Access:
             return self._fits(rights, who)
         return any(privilege in rights.grants.get(role, ()) for role in roles) and self._fits(rights, who)
 
+    def columns(self, privilege: str, name: str, who: Principal | None = None) -> frozenset[str] | None:
+        """The columns of a table or view with which somebody, or whoever acts, may do something; None: with all."""
+        who = WHO.get() if who is None else who
+        if self.has(privilege, "relation", name, who):
+            return None
+        assert who is not None
+        rights = self.rights.get(("relation", name), NO_RIGHTS)
+        roles = self.all_roles(who.name)
+        if not self._fits(rights, who) or ("." in name and not self._in_schema(name.rpartition(".")[0], roles)):
+            return frozenset()
+        return frozenset().union(*(rights.columns(privilege, role) for role in roles))
+
+    def passes_on(self, grant: Grant, kind: str, name: str) -> str | None:
+        """As which role whoever acts may give a privilege to others: "" as the owner, None not at all."""
+        who = self.acting()
+        if who is None or self.owns(kind, name, who):
+            return ""
+        rights = self.rights.get((kind, name), NO_RIGHTS)
+        roles = sorted(self.all_roles(who.name) - {PUBLIC}, key=lambda r: (r != who.name, r))
+        return next((r for r in roles if any(g.allows(replace(grant, by=r)) for g in rights.given)), None)
+
     def _in_schema(self, schema: str, roles: frozenset[str]) -> bool:
         rights = self.rights.get(("schema", schema), NO_RIGHTS)
         return rights.owner in roles or any(rights.grants.get(role) for role in roles)
@@ -166,6 +188,10 @@ class Access:
     def _fits(self, rights: Rights, who: Principal) -> bool:
         """Whether somebody has the attributes that are built into a view."""
         return all(who.setting(name) == value for name, value in rights.bound.items())
+
+    def is_bound(self, name: str) -> bool:
+        """Whether a view is only for those who have the attributes of whoever made it."""
+        return bool(self.rights.get(("relation", name), NO_RIGHTS).bound)
 
     def owns(self, kind: str, name: str, who: Principal | None = None) -> bool:
         """Whether a thing is somebody's own."""
@@ -181,7 +207,9 @@ class Access:
         if who is None or self.is_free(who) or self.owns(kind, name, who):
             return True
         rights = self.rights.get((kind, name), NO_RIGHTS)
-        return any(self.has(p, kind, name, who) for g in rights.grants.values() for p in g)
+        if any(self.has(p, kind, name, who) for g in rights.grants.values() for p in g):
+            return True
+        return kind == "relation" and bool(self.columns("SELECT", name, who))
 
     def visible(self, names: Iterable[str]) -> list[str]:
         """The tables and views among these that exist for whoever acts."""
@@ -193,6 +221,18 @@ class Access:
         """Refuse to read a table or view."""
         self.may("SELECT", "relation", name)
 
+    def readable(self, name: str) -> frozenset[str] | None:
+        """The columns of a table or view that whoever acts may read, None for all; refused if there are none."""
+        shown = self.columns("SELECT", name) if self.acting() is not None else None
+        if shown is not None and not shown:
+            self.may_read(name)
+        return shown
+
+    def shown(self, name: str) -> frozenset[str] | None:
+        """The columns whose names are told to whoever acts, None for all: who may read some is told of those."""
+        found = self.columns("SELECT", name) if self.acting() is not None else None
+        return found or None
+
     def may(self, privilege: str, kind: str, name: str) -> None:
         """Refuse what is not allowed."""
         who = self.acting()
@@ -203,7 +243,10 @@ class Access:
         """The error for something that is not allowed, or is not there: nobody can tell which from it."""
         what = {"relation": "table or view", "function": "function", "schema": "schema"}[kind]
         if kind == "relation" and self.sees(kind, name, who):
-            return forbidden(f"{who.name} may not {privilege} {name}", f"GRANT {privilege} ON {name} TO {who.name}")
+            some = " all columns of" if self.columns(privilege, name, who) else ""
+            return forbidden(
+                f"{who.name} may not {privilege}{some} {name}", f"GRANT {privilege} ON {name} TO {who.name}"
+            )
         return forbidden(
             f"there is no {what} {name} that {who.name} may use", "ask its owner to GRANT you what you need"
         )
@@ -261,11 +304,6 @@ class Access:
         if not any(self.has(p, "relation", name, who) for p in wanted):
             raise self.refused(wanted[0], "relation", name, who)
 
-    def refuse_shares(self, name: str) -> None:
-        """Refuse to read a table or view all of whose rows are not shown, where no share of them can be told."""
-        if self.policies(name, "SELECT") is not None:
-            raise forbidden(f"{name} has policies, which rules do not know", "use SQL")
-
     def refuse_policies(self, name: str) -> None:
         """Refuse to rename columns that policies name."""
         rights = self.rights.get(("relation", name), NO_RIGHTS)
@@ -274,6 +312,17 @@ class Access:
             raise InputError(
                 "E_IN_USE", f"the policy {first} names columns of {name}", f"DROP POLICY {first} ON {name}"
             )
+        self.refuse_grants(name, ())
+
+    def refuse_grants(self, name: str, kept: Iterable[str]) -> None:
+        """Refuse to take columns away that were granted one by one: others of the same name would be theirs."""
+        for grant in self.rights.get(("relation", name), NO_RIGHTS).given:
+            if gone := set(grant.columns).difference(kept):
+                column = min(gone)
+                what = f"{grant.privilege} ({column}) on {name} is granted to {grant.role}"
+                raise InputError(
+                    "E_IN_USE", what, f"REVOKE {grant.privilege} ({column}) ON {name} FROM {grant.role} first"
+                )
 
     # how much
 

@@ -399,6 +399,7 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     if "UPDATE" not in what:
         raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
     sql.core.access.may("UPDATE", "relation", relation_of(table).label)
+    sql.core.access.may_read(relation_of(table).label)  # what it sets may be made of the row that is there
     at = positions_of([s.this for s in clause.expressions], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name

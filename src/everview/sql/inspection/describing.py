@@ -76,10 +76,11 @@ def named(sql: Statements, name: str) -> Result:
     """The columns of a table or view that is there."""
     found = sql.session[name]
     key = [relation_of(found).columns[k].name for k in relation_of(found).key] if isinstance(found, Table) else []
-    listed = _listed(
-        sql, [c.name for c in relation_of(found).columns], [c.type for c in relation_of(found).columns], key
-    )
-    said = {c: text for (n, c), text in sql.core.catalog.comments.items() if n == name}
+    shown = sql.core.access.shown(name)
+    columns = [c for c in relation_of(found).columns if shown is None or c.name in shown]
+    listed = _listed(sql, [c.name for c in columns], [c.type for c in columns], key)
+    comments = sql.core.catalog.comments.items()
+    said = {c: text for (n, c), text in comments if n == name and (not c or shown is None or c in shown)}
     return _with_comments(sql, listed, said) if said else listed
 
 

@@ -1,23 +1,31 @@
 """GRANT and REVOKE.
 
     GRANT SELECT, INSERT | ALL [PRIVILEGES] ON [TABLE | VIEW] t, v | ALL TABLES IN SCHEMA s TO ann, PUBLIC
+    GRANT SELECT (a, b) ON t TO ann
     GRANT CREATE, USAGE ON SCHEMA s TO ann
     GRANT EXECUTE ON FUNCTION f TO ann
+    GRANT ... ON ... TO ann WITH GRANT OPTION
     GRANT reader, writer TO ann [WITH ADMIN OPTION]
-    REVOKE ... FROM ...
+    REVOKE [GRANT OPTION FOR] ... FROM ... [CASCADE | RESTRICT]
 
-SUBSCRIBE is taken for SELECT: whoever may read something may follow it. Rights are about whole tables and views;
-columns are left out by a view.
+SUBSCRIBE is taken for SELECT: whoever may read something may follow it. Columns that were not granted do not exist for
+whoever reads (`everview.sql.select.query`); only SELECT can be granted by columns.
+
+Each privilege is kept with who gave it (`Grant.by`). What a role has passed on is taken back with the privilege, by
+CASCADE, or is the reason why it cannot be taken back. The owner takes back a privilege whoever gave it, which
+PostgreSQL's owners do not: who revokes wants it gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from everview.errors import did_you_mean
-from everview.session.rights.access import NO_RIGHTS, Access
-from everview.session.rights.roles import PRIVILEGES, Role
+from everview.errors import InputError, did_you_mean
+from everview.language.relation import relation_of
+from everview.session.rights.access import NO_RIGHTS, Access, forbidden
+from everview.session.rights.roles import PRIVILEGES, PUBLIC, Grant, Rights, Role
 from everview.sql.rights import roles
 from everview.sql.text import reading
 from everview.sql.text.words import Words
@@ -41,68 +49,134 @@ def revoke(sql: Statements, statement: reading.Statement) -> None:
 
 def _change(sql: Statements, words: Words, verb: str, before: str) -> None:
     words.need(verb)
-    if verb == "REVOKE" and (words.next_is("GRANT", "OPTION", "FOR") or words.next_is("ADMIN", "OPTION", "FOR")):
+    only = verb == "REVOKE" and words.next_is("GRANT", "OPTION", "FOR")
+    if verb == "REVOKE" and words.next_is("ADMIN", "OPTION", "FOR"):
         words.at -= 3
-        raise words.error("options cannot be revoked alone", "REVOKE all of it", "E_UNSUPPORTED")
+        raise words.error("an admin option cannot be revoked alone", "REVOKE the role", "E_UNSUPPORTED")
     listed, start = _listed(words), words.at
     if not words.next_is("ON"):
-        _members(sql, words, verb, before, [word for word, _ in listed])
+        _members(sql, words, verb, before, [word for word, _, _ in listed])
         return
     things = _things(sql, words)
     words.need(before)
     takers = [roles.role_name(sql, words, public=True)]
     while words.next_is(","):
         takers.append(roles.role_name(sql, words, public=True))
-    if words.next_is("WITH", "GRANT", "OPTION"):
-        words.at -= 1
-        raise words.error("rights cannot be passed on", "the owner grants them to each", "E_UNSUPPORTED")
+    at = words.at
+    option = verb == "GRANT" and words.next_is("WITH", "GRANT", "OPTION")
+    if option and PUBLIC in takers:
+        words.at = at
+        raise words.error("what is everybody's cannot be passed on", "grant it to roles", "E_OPTION")
+    cascade = verb == "REVOKE" and words.next_is("CASCADE")
     if verb == "REVOKE":
-        words.next_is("CASCADE") or words.next_is("RESTRICT")
+        words.next_is("RESTRICT")
     words.end()
     words.at = start
-    changes = [(k, n, _privileges(words, listed, k)) for k, n in things]
     access = sql.core.access
-    for kind, name, _ in changes:
-        access.may_own(kind, name)
-    for kind, name, privileges in changes if not sql.dry else ():
-        rights = access.rights.get((kind, name), NO_RIGHTS)
-        for taker in takers:
-            rights = rights.granted(taker, privileges) if verb == "GRANT" else rights.revoked(taker, privileges)
+    changed: list[tuple[str, str, Rights]] = []
+    for kind, name in things:
+        asked = [Grant(t, p, option=option, columns=c) for p, c in _privileges(sql, words, listed, kind, name)
+                 for t in takers]  # fmt: skip
+        every = all(word.upper().startswith("ALL") for word, _, _ in listed)
+        change = _granted if verb == "GRANT" else _revoked(only, cascade)
+        changed.append((kind, name, change(access, kind, name, _as_whom(access, kind, name, asked, every=every))))
+    for kind, name, rights in changed if not sql.dry else ():
         access.set_rights(kind, name, rights)
 
 
-def _listed(words: Words) -> list[tuple[str, int]]:
-    """Privileges or roles, and where they stand."""
+def _as_whom(access: Access, kind: str, name: str, asked: list[Grant], *, every: bool) -> list[Grant]:
+    """What is granted or revoked, with the role that does it; `every`: as much of it as whoever acts may pass on."""
+    who = access.acting()
+    found = [(g, access.passes_on(g, kind, name)) for g in asked]
+    held = [replace(g, by=by) for g, by in found if by is not None]
+    if who is None or len(held) == len(asked) or (every and held):
+        return held
+    missing = next(g for g, by in found if by is None)
+    if kind == "relation" and access.has(missing.privilege, kind, name, who):
+        raise forbidden(
+            f"{who.name} may not pass on {missing.privilege} on {name}", "ask its owner for it WITH GRANT OPTION"
+        )
+    access.may_own(kind, name)
+    raise access.refused(missing.privilege, kind, name, who)
+
+
+def _granted(access: Access, kind: str, name: str, asked: list[Grant]) -> Rights:
+    rights = access.rights.get((kind, name), NO_RIGHTS)
+    for grant in asked:
+        rights = rights.granted(grant)
+    return rights
+
+
+def _revoked(only: bool, cascade: bool) -> Callable[[Access, str, str, list[Grant]], Rights]:
+    """Take back privileges, or `only` the option to pass them on."""
+
+    def run(access: Access, kind: str, name: str, asked: list[Grant]) -> Rights:
+        rights = access.rights.get((kind, name), NO_RIGHTS)
+        for g in asked:
+            rights = rights.revoked(g.role, g.privilege, g.by or None, g.columns, option=only)
+        left = rights.supported()
+        if left != rights and not cascade:
+            gone = next(g for g in rights.given if g not in left.given)
+            what = f"{gone.by} has passed on {gone.privilege} on {name}"
+            raise InputError("E_IN_USE", what, "REVOKE ... CASCADE takes that back, too")
+        return left
+
+    return run
+
+
+def _listed(words: Words) -> list[tuple[str, int, tuple[str, ...]]]:
+    """Privileges or roles, where they stand, and the columns that they are about."""
     found = []
     while True:
         at = words.at
         word = words.take("a privilege or a role")
         if word.upper() == "ALL":
             words.next_is("PRIVILEGES")
-        if words.brackets():
-            words.at = at
-            raise words.error("rights are about whole tables", "grant a view of these columns", "E_UNSUPPORTED")
-        found.append((word, at))
+        columns: list[str] = []
+        if words.next_is("("):
+            columns.append(words.name("a column"))
+            while words.next_is(","):
+                columns.append(words.name("a column"))
+            words.need(")")
+            if _SAME.get(word.upper(), word.upper()) != "SELECT":
+                words.at = at
+                raise words.error("only SELECT is granted by columns", "grant it on the table", "E_UNSUPPORTED")
+        found.append((word, at, tuple(columns)))
         if not words.next_is(","):
             return found
 
 
-def _privileges(words: Words, listed: list[tuple[str, int]], kind: str) -> tuple[str, ...]:
+def _privileges(
+    sql: Statements, words: Words, listed: list[tuple[str, int, tuple[str, ...]]], kind: str, name: str
+) -> list[tuple[str, tuple[str, ...]]]:
     """What is granted, as it is kept."""
     there = PRIVILEGES[kind]
-    found: list[str] = []
-    for word, at in listed:
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for word, at, columns in listed:
         said = word.upper().removesuffix(" PRIVILEGES")
         said = _SAME.get(said, said)
         if said == "ALL":
-            found += there
+            found += [(p, ()) for p in there]
         elif said in there:
-            found.append(said)
+            found.append((said, _columns(sql, words, at, name, columns)))
         else:
             words.at = at
             hint = did_you_mean(said, there) if said not in _ALL else f"there are {', '.join(there)}"
             raise words.error(f"{word} cannot be granted on this", hint, "E_OPTION")
-    return tuple(dict.fromkeys(found))
+    return list(dict.fromkeys(found))
+
+
+def _columns(sql: Statements, words: Words, at: int, name: str, said: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns of a table or view, as they are spelled there."""
+    shown = sql.core.access.readable(name) if said else None
+    every = [c.name for c in relation_of(sql.session[name]).columns] if said else []
+    known = {c.lower(): c for c in every if shown is None or c in shown}
+    for column in said:
+        if column.lower() not in known:
+            words.at = at
+            hint = did_you_mean(column, list(known.values()))
+            raise words.error(f"{name} has no column {column}", hint, "E_COLUMN")
+    return tuple(known[c.lower()] for c in said)
 
 
 def _things(sql: Statements, words: Words) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ from sqlglot import exp
 
 from everview.errors import PlanError, did_you_mean
 from everview.expr.nodes import ColumnRef
+from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.rights.access import NO_RIGHTS, Access, forbidden
 from everview.session.rights.acting import Principal, acting
@@ -218,6 +219,13 @@ def visible(compiler: Compiler, name: str, relation: Relation, command: str = "S
     return replace(found, node=node)
 
 
+def narrowed(relation: Relation, shown: frozenset[str]) -> Relation:
+    """A relation with some of its columns: the others do not exist for whoever acts."""
+    hidden = relation.hidden
+    kept = [i for i, f in enumerate(relation.fields) if i < hidden or f.name in shown]
+    return replace(relation, node=joins.take(relation.node, kept), fields=tuple(relation.fields[i] for i in kept))
+
+
 def condition(access: Access, name: str, *commands: str, check: bool = False) -> str | None:
     """What whoever acts must fulfil with rows of a table: a condition in SQL, or None if every row does."""
     found = []
@@ -312,4 +320,4 @@ def unwrapped(node: plan.Node) -> plan.Node:
     return node.child if same else node
 
 
-__all__ = ["COMMANDS", "PUBLIC", "alter", "asked", "condition", "create", "drop", "row_security", "visible"]
+__all__ = ["COMMANDS", "PUBLIC", "alter", "asked", "condition", "create", "drop", "narrowed", "row_security", "visible"]

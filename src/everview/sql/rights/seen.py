@@ -71,14 +71,16 @@ def readable(session: Session) -> dict[str, plan.Node]:
     """What plans of whoever acts may read, by name: tables, views, or the part of them that policies show."""
     core = core_of(session)
     names = [n for n in (*session.tables, *session.views) if core.access.has("SELECT", "relation", n)]
+    return {n: shown_rows(core, n) for n in names}
+
+
+def shown_rows(core: Core, name: str) -> plan.Node:
+    """The plan of a table or view as whoever acts sees it, who may read it."""
     who = core.access.acting()
-    if who is None:
-        return {n: relation_of(session[n]).node for n in names}
-    found = {}
-    for name in names:
-        text = policies.condition(core.access, name, "SELECT")
-        found[name] = relation_of(session[name]).node if text is None else row_checks.bound(core, name, text, who)
-    return found
+    text = None if who is None else policies.condition(core.access, name, "SELECT")
+    if who is None or text is None:
+        return relation_of(core.session[name]).node
+    return row_checks.bound(core, name, text, who)
 
 
 def whole(session: Session, name: str, what: str) -> Any:

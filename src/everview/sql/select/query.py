@@ -180,8 +180,11 @@ class Compiler:
                 raise recursion.Untyped(node)
             return found
         exact = schemas.found(self.core, schemas.written(node), _all_names(self.session))
-        if not self.trusted:
+        shown = None
+        if not self.trusted and node is self.target:
             self.core.access.may_read(exact)
+        elif not self.trusted:
+            shown = self.core.access.readable(exact)
         if exact not in self.session:
             raise self.source.error(
                 node,
@@ -192,7 +195,8 @@ class Compiler:
         self.used[exact] = None
         collection = self.session[exact]
         relation = Relation(relation_of(collection).node, tuple(Field(c.name) for c in relation_of(collection).columns))
-        return policies.visible(self, exact, relation, self.command if node is self.target else "SELECT")
+        found = policies.visible(self, exact, relation, self.command if node is self.target else "SELECT")
+        return found if shown is None else policies.narrowed(found, shown)
 
     def windows(self, call_: TableCall, env: Env) -> Relation:
         """TUMBLE, HOP, CUMULATE and SESSION."""

@@ -92,12 +92,14 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
         for full in names:
             one = session[full]
             schema, _, name = full.rpartition(".")
+            shown = core.access.shown(full)
             columns = tuple(
                 ColumnPicture(c.name, c.type, catalog.comments.get((full, c.name), ""))
                 for c in relation_of(one).columns
+                if shown is None or c.name in shown
             )
-            listed = indexes.get(relation_of(one).label, [])
-            if isinstance(one, Table) and relation_of(one).key:
+            listed = indexes.get(relation_of(one).label, []) if shown is None else []
+            if isinstance(one, Table) and relation_of(one).key and shown is None:
                 listed = [IndexPicture(f"{name}_pkey", tuple(relation_of(one).key), True), *listed]
             own = core.access.owns("relation", full)
             definition = _plan(full, one, plans) if isinstance(one, View) and own else ""
@@ -301,14 +303,16 @@ def _relation(out: Contents, one: RelationPicture, numbers: Numbers, space: int,
     if one.comment:
         _comment(out, oid, 0, one.comment)
     every = ("SELECT", "INSERT", "UPDATE", "DELETE") if table else ("SELECT",)
-    for grant in every if one.rights.owner == user or user not in out.roles.values() else ():
+    for privilege in every if one.rights.owner == user or user not in out.roles.values() else ():
         for relation in ("table_privileges", "role_table_grants"):
-            out.info(relation, grantor=user, grantee=user, privilege_type=grant, is_grantable="NO", **place)
-    for role, privileges in one.rights.grants:
-        for grant in privileges:
-            for relation in ("table_privileges", "role_table_grants"):
-                out.info(relation, grantor=one.rights.owner or user, grantee=role, privilege_type=grant,
-                         is_grantable="NO", **place)  # fmt: skip
+            out.info(relation, grantor=user, grantee=user, privilege_type=privilege, is_grantable="NO", **place)
+    for grant in one.rights.given:
+        told = {"grantor": grant.by or one.rights.owner or user, "grantee": grant.role,
+                "privilege_type": grant.privilege, "is_grantable": "YES" if grant.option else "NO"}  # fmt: skip
+        for relation in ("table_privileges", "role_table_grants") if not grant.columns else ():
+            out.info(relation, **told, **place)
+        for column in grant.columns:
+            out.info("column_privileges", column_name=column, **told, **place)
     for number, column in enumerate(one.columns, 1):
         _column(out, oid, number, column, place)
     for index in one.indexes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everview.session.rights.access import NO_RIGHTS
-from everview.session.rights.roles import PUBLIC, Policy, Role
+from everview.session.rights.roles import PUBLIC, Grant, Policy, Role
 
 if TYPE_CHECKING:
     from everview.server.pg.catalog.contents import Contents, Numbers
@@ -37,7 +37,7 @@ class RightsPicture:
     """What is shown of the rights to a table or view."""
 
     owner: str = ""
-    grants: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    given: tuple[Grant, ...] = ()
     row_security: bool = False
     forced: bool = False
     policies: tuple[Policy, ...] = ()
@@ -46,16 +46,26 @@ class RightsPicture:
     def of(cls, access: Access, name: str) -> RightsPicture:
         """The rights to a table or view."""
         rights = access.rights.get(("relation", name), NO_RIGHTS)
-        grants = tuple(sorted(rights.grants.items()))
-        return cls(rights.owner, grants, rights.row_security, rights.forced, rights.policies)
+        given = tuple(sorted(rights.given, key=lambda g: (g.role, g.by, g.privilege)))
+        return cls(rights.owner, given, rights.row_security, rights.forced, rights.policies)
+
+    @property
+    def grants(self) -> tuple[tuple[str, str, tuple[Grant, ...]], ...]:
+        """Who was given what by whom: all of it, without columns."""
+        pairs = dict.fromkeys((g.role, g.by) for g in self.given if not g.columns)
+        return tuple(
+            (role, by, tuple(g for g in self.given if (g.role, g.by) == (role, by) and not g.columns))
+            for role, by in pairs
+        )
 
     def columns(self, numbers: Numbers, administrator: str) -> dict[str, Any]:
         """What pg_class says of them."""
         owner = self.owner or administrator
         found = [f"{owner}=arwdDxt/{owner}"] if self.grants else []
-        for role, privileges in self.grants:
-            letters = "".join(letter for name, letter in _LETTERS.items() if name in privileges)
-            found.append(f"{'' if role == PUBLIC else role}={letters}/{owner}")
+        for role, by, given in self.grants:
+            options = {g.privilege: "*" if g.option else "" for g in given}
+            letters = "".join(letter + options[name] for name, letter in _LETTERS.items() if name in options)
+            found.append(f"{'' if role == PUBLIC else role}={letters}/{by or owner}")
         return {
             "relowner": number_of(numbers, self.owner),
             "relacl": "{" + ",".join(found) + "}" if found else None,
