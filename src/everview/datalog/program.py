@@ -94,8 +94,8 @@ class Rules:
             others = rules_of(self._core)[name]
             for read in others._read:
                 self._contents(read)  # whoever asks needs the rights to all of it, and to the same rows
-            if access.acting() is not None and others._bound != self._bound:
-                raise access.refused("SELECT", "relation", name, access.acting())
+            if (who := access.acting()) is not None and others._bound != self._bound:
+                raise access.refused("SELECT", "relation", name, who)
             return others._relations[name]
         table, _, column = name.rpartition("/")
         found = self._column(table, column) if table in self._session.tables else None
@@ -110,7 +110,8 @@ class Rules:
         self._read[name] = None
         who = access.acting()
         if who is None:
-            return relation_of(self._session[name]).node
+            node: Node = relation_of(self._session[name]).node
+            return node
         if access.policies(name, "SELECT") is not None or access.is_bound(name):
             self._bound = {**who.attributes, "current_user": who.name}
         return doors.shown_rows(self._core, name)

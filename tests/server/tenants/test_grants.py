@@ -42,7 +42,7 @@ def rows(db: Any, text: str, who: Principal | None = ANN) -> list[Any]:
     return [] if found is None else sorted(found.rows())
 
 
-def refused(db: Any, text: str, who: Principal = ANN, code: str = "E_FORBIDDEN") -> str:
+def refused(db: Any, text: str, who: Principal | None = ANN, code: str = "E_FORBIDDEN") -> str:
     with acting(who), pytest.raises(ev.EverviewError) as error:
         db.sql(text)
     assert error.value.code == code, error.value

@@ -86,6 +86,8 @@ class Client:
         self.process = 0
         self.work = Work(settings)
         self.prepared: dict[str, Prepared] = {}
+        self.shapes: list[Any] = []
+        """the bytes of look-ups that were answered before, see `everview.server.pg.at_once`"""
         self.portals: dict[str, Portal] = {}
         self.cursors: dict[str, Cursor] = {}
         self.explicit = False

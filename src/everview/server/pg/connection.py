@@ -67,7 +67,7 @@ class Connection:
                 return
             await self._answer(message)
 
-    def _at_once(self, data: bytearray, at: int) -> tuple[int, bytes] | None:
+    def _at_once(self, data: bytes | bytearray, at: int) -> tuple[int, bytes] | None:
         if len(data) - at < 5 or data[at] != at_once.BIND:
             return None
         return at_once.answer(self.client, data, at)

@@ -26,7 +26,7 @@ from everview.server.pg.faults import fields_of
 from everview.server.pg.settings import Settings as ClientSettings
 from everview.server.pg.startup import PATIENCE, Login, begin
 from everview.server.pg.states import PgError
-from everview.server.pg.wire import Gone, Wire
+from everview.server.pg.wire import BASIN, Gone, Wire
 from everview.session.rights.acting import NOBODY, WHO, Principal
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class PgListener:
         self._accepting: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
         self._wires: set[Wire] = set()
+        self._basin = bytearray(BASIN)
 
     async def start(self) -> Sequence[str]:
         """Listen; gives lines that say how to connect."""
@@ -119,7 +120,7 @@ class PgListener:
     async def _connected(self, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         WHO.set(NOBODY)  # until it has logged in
-        wire = Wire()
+        wire = Wire(self._basin)
         try:
             async with asyncio.timeout(PATIENCE):
                 direct = self._login.context is not None and await _first_byte(accepted) == TLS_BEGINS

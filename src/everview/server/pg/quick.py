@@ -12,6 +12,7 @@ does not come here, nor does a table that was altered, a view with rows that can
 from __future__ import annotations
 
 import datetime as dt
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from everview.codes.repeating import repeated
 from everview.codes.values import encoder
 from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef
+from everview.kernels.trace.lookup import find
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.embedded import EmbeddedRuntime
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from everview.session.session import Session
     from everview.sql.select.query import Query
     from everview.sql.statements import Statements
+
+_ROOM = array("q", bytes(8 * 2048))
+"""Where the rows of a look-up are put, on the event loop."""
 
 _SAMPLES: dict[str, Any] = {"int": 1, "str": "", "date": dt.date(2000, 1, 1)}
 """Kinds of parameters that are taken, with a value to look at the plan with."""
@@ -84,20 +89,34 @@ class Quick:
             core.lock.release()
 
     def _fit(self, who: Principal | None) -> bool:
-        core, of = self.core, self.of
+        core, relation = self.core, relation_of(self.of)
         if core.closed or (core.access.version, who) != self.allowed:
             return False
-        if relation_of(of).dropped or relation_of(of).codec is not self.codec:
+        if relation.dropped or relation.codec is not self.codec or (isinstance(self.of, View) and relation.fallible):
             return False
-        if isinstance(of, View) and relation_of(of).fallible:
-            return False
-        return relation_of(of).arrangement is self.arrangement or any(
-            i.arrangement is self.arrangement for i in relation_of(of).more
-        )
+        return relation.arrangement is self.arrangement or any(i.arrangement is self.arrangement for i in relation.more)
 
     def _read(self, values: Sequence[Any]) -> np.ndarray:
         start = self._start(values)
         return self._wanted(*read_codes(self.core.runtime, self.arrangement, start, self.core.runtime.dataflow.time))
+
+    def few(self, start: Sequence[int], who: Principal | None) -> list[int] | None:
+        """A few rows by the codes of the key, one after the other: their codes in the index's order, and how often each
+        is there. None if this is not the way, or not now, or there are more rows.
+        """
+        core = self.core
+        if not core.lock.acquire(blocking=False):
+            return None
+        try:
+            if core.unsettled or core.stop is not None or core.transactions.queued or not self._fit(who):
+                return None
+            for place, code in enumerate(start):
+                _ROOM[place] = code
+            arrangement = self.arrangement
+            rows = find(arrangement.trace.address, len(start), core.runtime.dataflow.time, _ROOM)
+            return None if rows < 0 else _ROOM[: rows * (arrangement.cols + 1)].tolist()
+        finally:
+            core.lock.release()
 
     def _beside(self, values: Sequence[Any], who: Principal | None) -> np.ndarray | None:
         """The same as a guest of the step under way."""

@@ -79,7 +79,8 @@ def shown_rows(core: Core, name: str) -> plan.Node:
     who = core.access.acting()
     text = None if who is None else policies.condition(core.access, name, "SELECT")
     if who is None or text is None:
-        return relation_of(core.session[name]).node
+        node: plan.Node = relation_of(core.session[name]).node
+        return node
     return row_checks.bound(core, name, text, who)
 
 

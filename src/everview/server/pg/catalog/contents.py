@@ -311,8 +311,8 @@ def _relation(out: Contents, one: RelationPicture, numbers: Numbers, space: int,
                 "privilege_type": grant.privilege, "is_grantable": "YES" if grant.option else "NO"}  # fmt: skip
         for relation in ("table_privileges", "role_table_grants") if not grant.columns else ():
             out.info(relation, **told, **place)
-        for column in grant.columns:
-            out.info("column_privileges", column_name=column, **told, **place)
+        for name in grant.columns:
+            out.info("column_privileges", column_name=name, **told, **place)
     for number, column in enumerate(one.columns, 1):
         _column(out, oid, number, column, place)
     for index in one.indexes:
