@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from everview.server.pg import copying
 from tests.server.pg.conftest import Running
 
 psycopg = pytest.importorskip("psycopg")
@@ -229,3 +230,30 @@ def test_constraints_raise_the_drivers_own_errors(fresh: Running) -> None:
         assert db.execute("SELECT legs FROM pet").fetchall() == [(4,)]
         assert [e for _, e in db.execute("SELECT id, email FROM owner ORDER BY id").fetchall()] == ["a@x", "b@x"]
         db.commit()
+
+
+def test_a_copy_in_many_parts(fresh: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are read beside each other: rows, mistakes and line numbers are as in one; the first mistake counts."""
+    monkeypatch.setattr(copying, "PART", 1000)
+    with connect(fresh) as db:
+        db.execute("CREATE TABLE parts (a bigint PRIMARY KEY, b text, c double precision)")
+        lines = [f"{i}\ttext {i % 100}\t{i / 8}\n" for i in range(5000)]
+        with db.cursor().copy("COPY parts FROM STDIN") as copy:
+            for at in range(0, len(lines), 37):
+                copy.write("".join(lines[at : at + 37]))
+        assert db.execute("SELECT count(*), sum(a), max(c) FROM parts").fetchone() == (5000, 12497500, 4999 / 8)
+        assert db.execute("SELECT b FROM parts WHERE a = 4321").fetchall() == [("text 21",)]
+        wrong = [*lines[:1000], "1\tx\tno number\n", *lines[1001:3000], "2\ttoo few\n", *lines[3001:]]
+        with pytest.raises(psycopg.Error) as error, db.cursor().copy("COPY parts FROM STDIN") as copy:
+            for line in wrong:
+                copy.write(line)
+        assert "line 1001" in str(error.value)
+        assert db.execute("SELECT count(*) FROM parts").fetchone() == (5000,)
+        with (
+            pytest.raises(psycopg.errors.SerializationFailure),
+            db.cursor().copy("COPY parts (a, b) FROM STDIN") as copy,
+        ):
+            copy.write("".join(f"{i}\tx\n" for i in range(6000, 7000)))
+            with connect(fresh) as other:
+                other.execute("ALTER TABLE parts ADD COLUMN d int")
+        assert db.execute("SELECT count(*) FROM parts").fetchone() == (5000,)

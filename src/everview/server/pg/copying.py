@@ -1,7 +1,8 @@
 """COPY between a table or query and the client: FROM STDIN and TO STDOUT.
 
-COPY FROM reads while rows come, in a thread beside, and hands all of them to the session in one go when the client
-says that this was all: all rows come in one transaction, or none. COPY TO sends each row as a message of its own.
+COPY FROM reads while rows come, in threads beside, down to the codes that the table keeps, and hands all of them to the
+session in one go when the client says that this was all: all rows come in one transaction, or none. Sending, reading
+and coding overlap; what is left for the end is to stage arrays. COPY TO sends each row as a message of its own.
 COPY to and from files is the session's (`everview.sql.dml.copies`).
 """
 
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
 MOST_BYTES = 4 << 30
 """Bytes that one COPY may bring."""
 
-PART = 8 << 20
+PART = 1 << 20
 """Bytes that are read at a time."""
+
+AHEAD = 2
+"""Parts that are being read while others come."""
 
 
 class Ended(Exception):
@@ -165,11 +169,22 @@ def _option(words: Reader, said: dict[str, str], listed: bool) -> None:
 
 
 async def _copied_in(client: Client, wanted: _Copy) -> Answer:
-    types = await client.run(lambda s: client.work.inside(s, lambda sql: _types(sql, wanted)))
-    zone, wire = client.settings.zone, client.wire
-    wire.put(messages.copy_response(b"G", wanted.form.binary, len(types)))
+    into = await client.run(lambda s: client.work.inside(s, lambda sql: _into(sql, wanted)))
+    wire, parts = client.wire, _Parts(into, wanted.form, client.settings.zone)
+    wire.put(messages.copy_response(b"G", wanted.form.binary, len(into.types)))
     await wire.drained()
-    found, kept, size, line = [], bytearray(), 0, 1
+    try:
+        await _received(client, wanted, parts)
+        found = await parts.all()
+    finally:
+        parts.abandon()
+    taken = await client.run(lambda s: client.work.load(s, lambda sql: _loaded(sql, wanted, into, found)))
+    return Answer(f"COPY {taken}")
+
+
+async def _received(client: Client, wanted: _Copy, parts: _Parts) -> None:
+    """Take what the client sends, and have it read."""
+    wire, kept, size = client.wire, bytearray(), 0
     while True:
         try:
             message = await wire.message()
@@ -191,13 +206,49 @@ async def _copied_in(client: Client, wanted: _Copy) -> Answer:
             raise StoppedError("E_CANCELLED", "COPY was cancelled", "")
         whole = cut(wanted.form, bytes(kept)) if len(kept) >= PART else 0
         if whole:
-            part = bytes(kept[:whole])
+            await parts.add(bytes(kept[:whole]))
             del kept[:whole]
-            found.append(await asyncio.to_thread(read, wanted.form, part, types, line, zone))
-            line += part.count(b"\n")
-    found.append(await asyncio.to_thread(read, wanted.form, bytes(kept), types, line, zone))
-    taken = await client.run(lambda s: client.work.load(s, lambda sql: _loaded(sql, wanted, found)))
-    return Answer(f"COPY {taken}")
+    await parts.add(bytes(kept))
+
+
+@dataclass(frozen=True)
+class _Into:
+    """What rows are copied into, as it was when COPY began."""
+
+    types: list[DataType]
+    codec: Codec | None
+    """the table's; None if defaults are to be filled in, which takes the session"""
+    at: list[int]
+
+
+class _Parts:
+    """Pieces of what comes, read one beside the other and told in their order."""
+
+    def __init__(self, into: _Into, form: Form, zone: str) -> None:
+        self._into, self._form, self._zone = into, form, zone
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._line = 1
+
+    async def add(self, part: bytes) -> None:
+        """Have a piece read; waits if several are, and tells what was wrong with earlier ones."""
+        self._tasks.append(asyncio.create_task(asyncio.to_thread(self._read, part, self._line)))
+        self._line += part.count(b"\n")
+        if len(self._tasks) > AHEAD:
+            await self._tasks[-1 - AHEAD]
+
+    async def all(self) -> list[Any]:
+        """What all of them were; the first mistake of all if there is any."""
+        return [await task for task in self._tasks]
+
+    def abandon(self) -> None:
+        """Nobody asks for what is still being read."""
+        for task in self._tasks:
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _read(self, part: bytes, line: int) -> Any:
+        into = self._into
+        rows = read(self._form, part, into.types, line, self._zone)
+        return rows if into.codec is None or not len(rows) else _codes(into.codec, into.at, rows)
 
 
 def _table(sql: Statements, wanted: _Copy) -> Table:
@@ -226,7 +277,7 @@ def _positions(table: Table, columns: Sequence[str]) -> list[int]:
     return found
 
 
-def _types(sql: Statements, wanted: _Copy) -> list[DataType]:
+def _into(sql: Statements, wanted: _Copy) -> _Into:
     table = _table(sql, wanted)
     at = _positions(table, wanted.columns)
     for i, column in enumerate(relation_of(table).columns):
@@ -234,15 +285,19 @@ def _types(sql: Statements, wanted: _Copy) -> list[DataType]:
             raise InputError(
                 "E_NULL", f"{relation_of(table).label}.{column.name} cannot be NULL and is not listed", "list it"
             )
-    return [relation_of(table).columns[i].type for i in at]
+    completed = len(at) < len(relation_of(table).columns) and bool(sql.core.defaults.of(table))
+    types = [relation_of(table).columns[i].type for i in at]
+    return _Into(types, None if completed else relation_of(table).codec, at)
 
 
-def _loaded(sql: Statements, wanted: _Copy, found: Sequence[Any]) -> int:
+def _loaded(sql: Statements, wanted: _Copy, into: _Into, found: Sequence[Any]) -> int:
     """Insert what was read; in the connection's transaction, or one of its own."""
     table = _table(sql, wanted)
-    at = _positions(table, wanted.columns)
-    completed = len(at) < len(relation_of(table).columns) and bool(sql.core.defaults.of(table))
-    parts = [(_completed if completed else _codes)(sql, table, at, rows) for rows in found if len(rows)]
+    now = _into(sql, wanted)
+    if (now.codec, now.at, now.types) != (into.codec, into.at, into.types):
+        what = f"{relation_of(table).label} was altered while rows came"
+        raise PgError("E_SERIALIZE", "40001", what, "copy them again")
+    parts = [rows if into.codec else _completed(sql, table, into.at, rows) for rows in found if len(rows)]
     if not parts:
         return 0
     codes = parts[0] if len(parts) == 1 else np.ascontiguousarray(np.concatenate(parts, axis=1))
@@ -265,16 +320,16 @@ def _completed(sql: Statements, table: Table, at: Sequence[int], rows: Any) -> n
     return relation_of(table).codec.encode(missing.completed(sql, table, at, rows))
 
 
-def _codes(sql: Statements, table: Table, at: Sequence[int], rows: Any) -> np.ndarray:
-    names = [c.name for c in relation_of(table).columns]
+def _codes(codec: Codec, at: Sequence[int], rows: Any) -> np.ndarray:
+    names = list(codec.names)
     if isinstance(rows, pa.Table):
         columns = {i: rows.column(k) for k, i in enumerate(at)}
         filled = [columns.get(i, pa.nulls(rows.num_rows)) for i in range(len(names))]
-        return relation_of(table).codec.encode(pa.table(filled, names=names))
+        return codec.encode(pa.table(filled, names=names))
     if list(at) != list(range(len(names))):
         places = {i: k for k, i in enumerate(at)}
         rows = [tuple(row[places[i]] if i in places else None for i in range(len(names))) for row in rows]
-    return relation_of(table).codec.encode(rows)
+    return codec.encode(rows)
 
 
 # out

@@ -18,7 +18,7 @@ from everview.server.pg import messages
 from everview.server.pg.messages import LONGEST, LONGEST_EARLY, violation
 
 HIGH = 1 << 20
-"""Bytes that may wait to be read before the socket is left alone."""
+"""Bytes that may wait to be read before the socket is left alone, and to be sent before `drained` waits."""
 
 BASIN = 1 << 18
 """Bytes that are read at a time."""
@@ -55,6 +55,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(HIGH)  # the next piece is made while this one is sent
         self.transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
