@@ -100,6 +100,7 @@ CASES: list[Case] = [
     Case("tpch", "tpch"),
     Case("server", "server"),
     Case("tenants", "tenants"),
+    Case("values", "values"),
     Case("pgwire", "pgwire"),
     Case("oneoff", "oneoff"),
     Case("nexmark", "nexmark"),

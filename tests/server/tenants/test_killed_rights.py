@@ -63,10 +63,12 @@ def killed(state: Path, chance: random.Random, done: list[str]) -> str:
     """Run statements until the server is killed; gives the one that was under way."""
     with Process(str(state)) as server:
         http = httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False)
-        threading.Timer(chance.uniform(0.05, 0.6), server.process.kill).start()
+        soon = len(done) + chance.randrange(8, 40)
         with http:
             while True:
                 text = statement(chance, len(done))
+                if len(done) == soon:  # while one of the next is under way
+                    threading.Timer(chance.uniform(0, 0.02), server.process.kill).start()
                 try:
                     answer = http.post("/v1/sql", json={"sql": text}, timeout=30)
                 except httpx.HTTPError:
@@ -99,7 +101,7 @@ def attempt(state: Path, kills: int, seed: int) -> None:
         if found != model(done):
             assert found == model([*done, last]), (seed, last)
             done.append(last)
-    assert sum(map(bool, done)) > 3 * kills, "hardly anything was done"
+    assert sum(map(bool, done)) > 2 * kills, "hardly anything was done"
     with Process(str(state)) as server, ev.connect(server.address, token=token) as db:
         assert sorted(r[0] for r in db.sql("SELECT id FROM doc").rows()) == [1, 3]
 

@@ -92,7 +92,9 @@ class Quick:
         core, relation = self.core, relation_of(self.of)
         if core.closed or (core.access.version, who) != self.allowed:
             return False
-        if relation.dropped or relation.codec is not self.codec or (isinstance(self.of, View) and relation.fallible):
+        if relation.dropped or relation.codec is not self.codec:
+            return False
+        if isinstance(self.of, View) and relation_of(self.of).fallible:
             return False
         return relation.arrangement is self.arrangement or any(i.arrangement is self.arrangement for i in relation.more)
 
