@@ -1,6 +1,7 @@
 """Rewrites: random queries give the same rows with each of them on and off; before and after, as fixtures.
 
 Fixtures are `rewrites/*.txt`: a query, its plan as written and its plan after the rewrite that the file is named after.
+SQL has no loops in loops; a fixture `collection: name` is one of `COLLECTIONS`.
 `EVERVIEW_REGENERATE=1 pytest tests/optimiser/test_rewrites.py` writes them again.
 """
 
@@ -9,17 +10,27 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import everview as ev
 from everview.errors import EverviewError
+from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.plan.rewrites import REWRITES, simplified
 from everview.session.names.rewriting import by_another_plan
+from tests.optimiser.trimming import Spelling
 
 FIXTURES = Path(__file__).parent / "rewrites"
+
+COLLECTIONS: dict[str, Callable[[Collection], Collection]] = {
+    "strong components": Spelling().collection,
+    "both ways at once": Spelling(stages=1, starts=("ST", "ST")).collection,
+    "least forwards, largest backwards, stays": Spelling(best=("min", "max")).collection,
+}
+"""Loops in loops over the edges (src, dst) of t."""
 
 SCHEMA = """
 CREATE TABLE t (a int NOT NULL, b int NOT NULL);
@@ -155,8 +166,12 @@ def plans(query: str, rewrite: str) -> tuple[str, str]:
     """A query's plan as it is written, and after one rewrite."""
     with ev.connect() as db:
         db.sql(SCHEMA)
-        db.sql(f"/*+ plan(verbatim) */ CREATE VIEW v AS {query}")
-        source = relation_of(db["v"]).source
+        if query.startswith("collection: "):
+            t = db["t"]
+            source = COLLECTIONS[query.removeprefix("collection: ")](t.select(src=t.a, dst=t.b))
+        else:
+            db.sql(f"/*+ plan(verbatim) */ CREATE VIEW v AS {query}")
+            source = relation_of(db["v"]).source
         node, _ = simplified(relation_of(source).node, (), (rewrite,))
         return str(source.explain()), str(by_another_plan(source, node).explain())
 

@@ -11,6 +11,7 @@ nothing of it can be dropped unnoticed:
     constants   conditions that are always true or never, and what is empty because of them
     backwards   conditions on the far end of a recursion: it is searched from there
     strong      the least node of those that reach each other: strong components, not all pairs
+    trimming    edges trimmed down to strong components: with hashes as labels, small ones first
     outer       an outer join of which only the kept side is read, and that doubles none of its rows, is that side
     groups      an aggregate over groups of one row each is that row
     either      a join on `a = b OR c = d` is two joins
@@ -35,6 +36,7 @@ from everview.plan.rewrites.filters import with_early_filters
 from everview.plan.rewrites.groups import without_single_groups
 from everview.plan.rewrites.outer import without_unread_joins
 from everview.plan.rewrites.strong import with_strong_components
+from everview.plan.rewrites.trimming import with_hashed_labels
 
 Rewrite = Callable[[Node, Container[Node]], Node]
 
@@ -44,6 +46,7 @@ REWRITES: dict[str, Rewrite] = {
     "constants": without_constants,
     "backwards": with_backward_searches,
     "strong": with_strong_components,
+    "trimming": with_hashed_labels,
     "outer": without_unread_joins,
     "groups": without_single_groups,
     "either": without_either,
@@ -53,7 +56,7 @@ REWRITES: dict[str, Rewrite] = {
 WRITTEN = ("filters", "narrowed")
 """Those that are written into a view's plan."""
 
-BEFORE, AFTER = ("constants", "backwards", "strong", "outer"), ("groups", "either")
+BEFORE, AFTER = ("constants", "backwards", "strong", "trimming", "outer"), ("groups", "either")
 """Those of building a view: before loops and columns are looked at, and after."""
 
 DONE = {
@@ -63,6 +66,7 @@ DONE = {
     "constants": "what is always true, or never, is left out",
     "backwards": "a recursion whose far end is given is searched from there",
     "strong": "nodes that reach each other are strong components, not pairs",
+    "trimming": "edges are trimmed down to strong components by labels without an order",
     "outer": "an outer join is left out: nobody reads its other side, and it doubles no row",
     "groups": "an aggregate is left out: its groups are single rows",
 }

@@ -116,11 +116,11 @@ def _starts(found: Frontier) -> _Starts | None:
     """What a recursion starts from: its edges, and nodes that reach themselves; None if it is something else."""
     rule = found.rules[0]
     (start,) = found.question
-    edges, columns = _bare(found.edges[rule.edges], [rule.near, rule.far])
+    edges, columns = bare(found.edges[rule.edges], [rule.near, rule.far])
     starts = _Starts([], False)
     todo = [(found.start, [start, found.node])]
     while todo:
-        part, ends = _bare(*todo.pop())
+        part, ends = bare(*todo.pop())
         if isinstance(part, plan.Union):
             todo += [(each, ends) for each in part.inputs]
         elif part == edges and ends == columns:
@@ -132,7 +132,7 @@ def _starts(found: Frontier) -> _Starts | None:
     return starts
 
 
-def _bare(node: plan.Node, columns: list[int]) -> tuple[plan.Node, list[int]]:
+def bare(node: plan.Node, columns: list[int]) -> tuple[plan.Node, list[int]]:
     """The set of rows below projections that choose columns, and below `distinct`."""
     while True:
         if isinstance(node, plan.Project):
@@ -156,10 +156,11 @@ def _is_known(condition: Expr, columns: list[int]) -> bool:
 
 def _edges(found: Frontier) -> plan.Node:
     rule = found.rules[0]
-    return _take(found.edges[rule.edges], rule.near, rule.far)
+    return take(found.edges[rule.edges], rule.near, rule.far)
 
 
-def _take(node: plan.Node, *columns: int) -> plan.Node:
+def take(node: plan.Node, *columns: int) -> plan.Node:
+    """Columns of a plan's rows."""
     if columns == tuple(range(len(node.types))):
         return node
     return plan.Project(node, tuple(ColumnRef(node.types[c], c) for c in columns))
@@ -170,26 +171,33 @@ def _take(node: plan.Node, *columns: int) -> plan.Node:
 
 def components(edges: plan.Node, alone: list[plan.Node], *, on_cycles: bool, kind: plan.AggregateKind) -> plan.Node:
     """(node, least or largest node of its component) of nodes on cycles of edges (near, far), and of `alone`."""
-    inside = plan.LoopResult(plan.Loop(1, (edges,), (_both_ways(edges, plan.Variable(1, 0, edges.types)),)), 0)
-    cycles = _take(inside, 0)
+    inside = edges_inside(edges)
+    cycles = take(inside, 0)
     known = [*(_without_null(n) for n in alone), cycles]
     label = _labels(_nodes(known), inside, depth=1)
     wanted = _nodes(known if on_cycles else known[:-1])
     chosen = plan.Join(wanted, label, (0,), (0,))  # node, node, label
-    name = plan.Reduce(_take(chosen, 2, 0), (0,), (plan.Aggregate(kind, 1, wanted.types[0]),))
-    return _take(plan.Join(_take(chosen, 0, 2), name, (1,), (0,)), 0, 3)
+    name = plan.Reduce(take(chosen, 2, 0), (0,), (plan.Aggregate(kind, 1, wanted.types[0]),))
+    return take(plan.Join(take(chosen, 0, 2), name, (1,), (0,)), 0, 3)
+
+
+def edges_inside(edges: plan.Node) -> plan.Node:
+    """The edges (near, far) inside strong components, as often as they are there."""
+    return plan.LoopResult(plan.Loop(1, (edges,), (_both_ways(edges, plan.Variable(1, 0, edges.types)),)), 0)
 
 
 def _both_ways(edges: plan.Node, inside: plan.Node) -> plan.Node:
-    return _trimmed(_trimmed(inside, edges), _take(edges, 1, 0))
+    return _trimmed(_trimmed(inside, edges, 0, 1), edges, 1, 0)
 
 
-def _trimmed(inside: plan.Node, edges: plan.Node) -> plan.Node:
-    """The edges whose ends hear the same label when labels spread along `inside`, turned round."""
-    label = _labels(_nodes([_take(edges, 1)]), inside, depth=2)
-    tagged = plan.Join(plan.Join(edges, label, (0,), (0,)), label, (1,), (0,))  # near, far, n, label, n, label
+def _trimmed(inside: plan.Node, edges: plan.Node, near: int, far: int) -> plan.Node:
+    """The edges, read from `near` to `far`, whose ends hear the same label when labels spread along `inside`; turned
+    round. The very plan of `Graph.scc_edges`.
+    """
+    label = _labels(_nodes([take(edges, far)]), inside, depth=2)
+    tagged = plan.Join(plan.Join(edges, label, (near,), (0,)), label, (far,), (0,))  # ends, n, label, n, label
     same = call("eq", ColumnRef(INT, 3), ColumnRef(INT, 5))
-    return _take(plan.Filter(tagged, same), 1, 0)
+    return take(plan.Filter(tagged, same), far, near)
 
 
 def _labels(nodes: plan.Node, edges: plan.Node, depth: int) -> plan.Node:
