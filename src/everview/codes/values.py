@@ -12,6 +12,7 @@ True
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -185,3 +186,16 @@ def _tuple_encoder(declared: DataType, interner: Interner) -> Encode:
         return interner.tuple_id(present, codes)
 
     return encode
+
+
+def with_one_nan(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row with a NaN that equals every other, so that rows can be compared as values.
+
+    >>> rows = [(1, float("nan")), (1, float("nan"))]
+    >>> rows[0] == rows[1], with_one_nan(rows[0]) == with_one_nan(rows[1])
+    (False, True)
+    """
+    for value in row:
+        if value.__class__ is float and value != value:
+            return tuple([math.nan if v.__class__ is float and v != v else v for v in row])
+    return row

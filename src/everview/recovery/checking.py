@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from everview.codes.values import with_one_nan
 from everview.errors import RowErrors
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -117,13 +118,8 @@ def _rows(core: Core, name: str) -> Counter[Row]:
     except RowErrors as error:
         return Counter({("rows that failed", error.code): 1})
     for row, count in zip(relation_of(view).codec.decode_rows(columns), counts.tolist(), strict=True):
-        found[_comparable(row)] += count
+        found[with_one_nan(row)] += count
     return found
-
-
-def _comparable(row: Row) -> Row:
-    """The row with a NaN that is like every other."""
-    return tuple("nan" if isinstance(v, float) and v != v else v for v in row)
 
 
 def read_through(store: Store) -> int:

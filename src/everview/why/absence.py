@@ -20,6 +20,7 @@ from typing import Any
 
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
+from everview.plan import worlds as monotone
 from everview.plan.check import free_depths
 from everview.plan.explain import preformatted
 from everview.types import NULL
@@ -44,6 +45,13 @@ BUDGET = 2_000
 """Plans that are asked what they lack."""
 
 NOT_ENOUGH = "something else stands in the way as well"
+NOT_ENOUGH_TRIED = "something else stands in the way as well, whatever was tried for what is open"
+
+FILLED = 4
+"""How many values are tried for what is open in rows that are missing."""
+
+GUESSES = 4
+"""Ways for which that is done."""
 
 _WRITTEN = "is not among the rows that are written down"
 
@@ -141,6 +149,7 @@ class Absences:
         self.telling = telling
         self.contents: Contents = telling.search.contents
         self.budget = BUDGET
+        self.guesses = GUESSES
         self._loops: dict[int, tuple[plan.Loop, Inside]] = {}
         self._asked: set[tuple[int, int, tuple[tuple[int, int], ...]]] = set()
         self._final: dict[tuple[int, tuple[int, ...]], Final] = {}
@@ -164,16 +173,37 @@ class Absences:
         return sum(sizes) <= SMALL
 
     def _tried(self, lack: Lack, node: plan.Node, bound: Bound) -> Lack:
-        """The lack, with what is found by supposing that its rows were there, if all their values are known."""
-        if lack.failed or any(len(known) < len(table.types) for table, known in lack.missing):
+        """The lack, with what is found by supposing that its rows were there. Values that are open are taken from rows
+        of the table, if it is small and if more rows can make fewer (`EXCEPT`, `LIMIT`): if none of a few will do, that
+        is said.
+        """
+        if lack.failed or not lack.missing:
             return lack
-        rows: dict[plan.Table, Bag] = {}
-        for table, known in lack.missing:
-            rows.setdefault(table, {})[tuple(code for _, code in known)] = 1
-        supposed = Contents(Supposed(self.contents.access, rows))
-        Histories(supposed, None, self.contents.histories.narrowed)
-        there = supposed.rows(node, {}, bound)
-        return lack if any(n > 0 for n in there.values()) else replace(lack, failed=(NOT_ENOUGH,))
+        is_open = any(len(known) < len(table.types) for table, known in lack.missing)
+        if is_open and not self._may_guess(lack, node):
+            return lack
+        for number in range(FILLED if is_open else 1):
+            rows: dict[plan.Table, Bag] = {}
+            for table, known in lack.missing:
+                rows.setdefault(table, {})[self._filled(table, dict(known), number)] = 1
+            supposed = Contents(Supposed(self.contents.access, rows))
+            Histories(supposed, None, self.contents.histories.narrowed)
+            if any(n > 0 for n in supposed.rows(node, {}, bound).values()):
+                return lack
+        return replace(lack, failed=(NOT_ENOUGH_TRIED if is_open else NOT_ENOUGH,))
+
+    def _may_guess(self, lack: Lack, node: plan.Node) -> bool:
+        self.guesses -= 1
+        small = all((self.contents.access.size(table) or 0) <= SMALL for table, _ in lack.missing)
+        return self.guesses >= 0 and small and bool(monotone.offence(node))
+
+    def _filled(self, table: plan.Table, known: dict[int, int], number: int) -> Row:
+        """A row of which some codes are known; the others are those of a row of the table, or NULL."""
+        if len(known) < len(table.types):
+            there = sorted(self.contents.rows(table, {}, {}))[: FILLED - 1]
+            some = there[number] if number < len(there) else tuple(NULL if t.nullable else 0 for t in table.types)
+            known = dict(enumerate(some)) | known
+        return tuple(known[c] for c in range(len(table.types)))
 
     def _told(self, lack: Lack) -> Way:
         missing = []

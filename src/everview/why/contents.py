@@ -393,6 +393,7 @@ class Contents:
             return float(len(node.rows))
         if isinstance(node, plan.Project):
             columns = {e.index for c in known if isinstance(e := node.exprs[c], ColumnRef)}
+            columns |= {x for c in known if (x := linear.null_safe(node.exprs[c])) is not None}
             return self.cost(node.child, inside, frozenset(columns))
         if isinstance(node, plan.FlatMap):
             return self.cost(node.child, inside, frozenset())

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from everview.codes.values import with_one_nan
 from everview.why import drawing
 
 Values = tuple[Any, ...]
@@ -70,7 +71,7 @@ class Derivation:
 
     def leaves(self) -> set[tuple[str, Values]]:
         """The rows of tables that it all follows from: {(table, row), ...}."""
-        return {(d.source, d.row) for d in self.walk() if d.kind == "table"}
+        return {(d.source, with_one_nan(d.row)) for d in self.walk() if d.kind == "table"}
 
     def absences(self) -> list[tuple[str, Values]]:
         """What must not be there: [(view or table, row), ...], with None for any value."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from everview.codes.values import with_one_nan
 from everview.dataflow.provenance import Nodes
 from everview.errors import InputError, InternalError
 from everview.language.relation import relation_of
@@ -90,7 +91,7 @@ class Expression:
 
     def holds(self, present: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
         """Whether the row is there if of the variables only these are: pairs of a table's name and a row."""
-        there = {BaseRow(table, tuple(row)) for table, row in present}
+        there = {BaseRow(table, with_one_nan(tuple(row))) for table, row in present}
         at = self._root
         while at > TRUE:
             is_there = self._rows[self._diagrams.level[at]] in there
@@ -136,7 +137,8 @@ class Expression:
         """How likely the row is there if each row of a table is there by itself with a probability: by table, one
         number, a mapping of rows, or a function of a row. Tables and rows that are not named are certain.
         """
-        of = [_chance(chances.get(row.table, 1.0), row) for row in self._rows]
+        said = {table: _by_row(of) if isinstance(of, Mapping) else of for table, of in chances.items()}
+        of = [_chance(said.get(row.table, 1.0), row) for row in self._rows]
         return self._diagrams.probability(self._root, of)
 
     def __eq__(self, other: object) -> bool:
@@ -197,8 +199,13 @@ def _chosen(rows: Mapping[str, Any]) -> Callable[[BaseRow], bool]:
         elif some is ...:
             tests[table] = lambda row: True
         else:
-            tests[table] = {r if isinstance(r, tuple) else (r,) for r in some}.__contains__
+            tests[table] = set(_by_row(dict.fromkeys(some))).__contains__
     return lambda row: row.table in tests and bool(tests[row.table](row.row))
+
+
+def _by_row(some: Mapping[Any, Any]) -> dict[tuple[Any, ...], Any]:
+    """What is said of rows, by rows that can be compared."""
+    return {with_one_nan(r if isinstance(r, tuple) else (r,)): of for r, of in some.items()}
 
 
 def _chance(of: Any, row: BaseRow) -> float:
@@ -338,5 +345,6 @@ class Reader:
             for *own, _ in columns.T[counts > 0].tolist():
                 table = self._core.catalog.table_of(node)
                 if table is not None:
-                    return BaseRow(relation_of(table).label, relation_of(table).codec.decode_row(tuple(own)))
+                    relation = relation_of(table)
+                    return BaseRow(relation.label, with_one_nan(relation.codec.decode_row(tuple(own))))
         raise InternalError("E_INTERNAL", f"no row has the label {label}")

@@ -1,7 +1,9 @@
 """What single rows become: projections, filters, functions that give any number of rows.
 
 The way back, from a row to those it may come from, begins with what of the row is known of them: a column that is
-passed on as it is has the same code below, and a condition `x = 3` says what x is.
+passed on as it is has the same code below, and a condition `x = 3` says what x is. Keys that may be NULL are compared
+as two columns, `is_null(x)` and `if_null(x, some value)`, which say together what x is: so subqueries that depend on
+the row around them are looked up by its keys.
 """
 
 from __future__ import annotations
@@ -49,7 +51,43 @@ def below(node: plan.Node, bound: Bound, interner: Interner) -> dict[int, int] |
                 return None
         elif isinstance(e, Literal) and encode_value(e.type, e.value, interner) != code:
             return None
+        elif isinstance(e, Call) and e.op in ("is_null", "if_null"):
+            for column, value in _of_nullable(node, e, code, bound, interner):
+                if found.setdefault(column, value) != value:
+                    return None
     return found
+
+
+def _of_nullable(node: plan.Project, e: Call, code: int, bound: Bound, interner: Interner) -> list[tuple[int, int]]:
+    """What `is_null(x)` or `if_null(x, constant)` says of x, by itself or with the other."""
+    column = null_safe(e)
+    if column is None:
+        return []
+    if e.op == "is_null":
+        return [(column, NULL)] if code else []
+    other = e.args[1]
+    assert isinstance(other, Literal)
+    if code != encode_value(other.type, other.value, interner):
+        return [(column, code)]
+    for at, known in bound.items():  # it is the constant, or NULL
+        beside = node.exprs[at]
+        if isinstance(beside, Call) and beside.op == "is_null" and null_safe(beside) == column:
+            return [(column, NULL if known else code)]
+    return []
+
+
+def null_safe(e: Expr) -> int | None:
+    """The column that an expression is made of, if it is `is_null(x)` or `if_null(x, constant)`, of x's own type."""
+    if not isinstance(e, Call) or e.op not in ("is_null", "if_null") or not isinstance(e.args[0], ColumnRef):
+        return None
+    column = e.args[0]
+    if e.op == "if_null":
+        other = e.args[1]
+        if not isinstance(other, Literal) or other.value is None:
+            return None
+        if not column.type.optional() == e.type.optional() == other.type.optional():
+            return None
+    return column.index
 
 
 def _fixed(predicate: Expr, interner: Interner) -> list[tuple[int, int]]:

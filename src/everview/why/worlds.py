@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from everview.codes.values import with_one_nan
 from everview.errors import InputError, InternalError, did_you_mean
 from everview.language.relation import relation_of
 from everview.plan import worlds as monotone
@@ -70,7 +71,7 @@ class _Gone:
             if not any(self.rows.values()):
                 self.holds = True
             elif not monotone.offence(question.node):
-                gone = {(name, row) for name, rows in self.rows.items() for row in rows}
+                gone = {(name, with_one_nan(row)) for name, rows in self.rows.items() for row in rows}
                 if gone.isdisjoint(question.derivation(self.row).leaves()):
                     self.holds = True
 
