@@ -228,7 +228,7 @@ LONG = "9" * 5000
 @pytest.mark.parametrize(
     "text",
     [
-        *(f"SELECT setval('q1'{more}) AS x" for more in ("", ", NULL", ", 'x'", ", 1.5", ", -x", ", 2 + 1", ", 99")),
+        *(f"SELECT setval('q1'{more}) AS x" for more in ("", ", 'x'", ", 1.5", ", -x", ", 2 + 1.5", ", 99")),
         *(f"SELECT setval('q1', 3, {more}) AS x" for more in ("5", "maybe", "true, 4")),
         *(f"SELECT {call} AS x" for call in ("nextval('q1', 2)", "lastval(3)", "random(3)", "gen_random_uuid(1)")),
         *(f"ALTER SEQUENCE q1 RESTART {number}" for number in ("1.5", "1e3", "99", "WITH -3", LONG)),

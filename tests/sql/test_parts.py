@@ -31,7 +31,6 @@ REFUSED = [
     ),
     ("SELECT a FROM v ORDER BY a LIMIT 1 BY a", "BY a"),
     ("CREATE VIEW w WITH (x = 1) AS SELECT 1 AS a", "1"),
-    ("CREATE OR REPLACE TABLE v (x int)", "v"),
     ("CREATE TABLE w (x int) WITH (colour = 70)", "70"),
     ("SELECT * FROM v@idx", "idx"),
     ("SELECT a FROM v TABLESAMPLE (10)", "TABLESAMPLE"),

@@ -212,6 +212,19 @@ def parse(text: str, unit: str = "second") -> Interval:
     return _sum(parts, clock, sign)
 
 
+def cut(span: Interval, unit: str) -> Interval:
+    """An interval without what is smaller than a unit.
+
+    >>> cut(Interval(1, 2, 3 * HOUR + 4 * MINUTE), "hour") == Interval(1, 2, 3 * HOUR)
+    True
+    """
+    step = {"hour": HOUR, "minute": MINUTE, "second": 1}.get(unit, DAY)
+    time = int(span.microseconds / step) * step if step < DAY else 0
+    days = 0 if unit in ("year", "month") else span.days
+    months = int(span.months / 12) * 12 if unit == "year" else span.months
+    return Interval(months, days, time)
+
+
 def _amount(word: str, text: str) -> Fraction:
     try:
         return Fraction(word.rstrip("."))

@@ -116,6 +116,15 @@ def _either(a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
     return [*a, *b]
 
 
+def _distinct(value: list[Any]) -> list[Any]:
+    """The different elements, in the order of their first places."""
+    found: list[Any] = []
+    for item in value:
+        if item not in found:
+            found.append(item)
+    return found
+
+
 def _of(function: Function) -> Callable[[Call], Function]:
     return lambda call: function
 
@@ -137,6 +146,10 @@ MAKERS: dict[str, Callable[[Call], Function]] = {
     "string_to_array": _of(_from_string),
     "array_contains": _of(_contains),
     "array_overlaps": _of(lambda a, b: any(v is not None and v in b for v in a)),
+    "array_distinct": _of(_distinct),
+    "array_intersect": _of(lambda a, b: [v for v in _distinct(a) if v in b]),
+    "array_except": _of(lambda a, b: [v for v in _distinct(a) if v not in b]),
+    "array_sort": _of(lambda value: sorted(value, key=lambda v: (v is None, v))),
     "array_trim": _of(lambda value, n: value[: len(value) - n] if 0 <= n <= len(value) else _fail()),
     **{f"{word}_{op}": _quantified for word in ("any", "all") for op in ("eq", "ne", "lt", "le", "gt", "ge")},
     "struct_make": _struct,

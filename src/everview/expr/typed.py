@@ -219,6 +219,10 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
         element(types)
         return (types[0], INT), types[0]
 
+    def same_array(types: Types) -> tuple[Types, DataType]:
+        element(types)
+        return types, types[0]
+
     def quantified(types: Types) -> tuple[Types, DataType]:
         both = shared((types[0], element(types, 1)))
         need(both.kind != "interval")
@@ -320,6 +324,10 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
     put("string_to_array", "parts of a text", exactly(STR, STR, STR, to=STRS.optional()), 2, 3, null=True)
     put("array_contains", "a has all of b", two_arrays(lambda t: BOOL), 2)
     put("array_overlaps", "a has one of b", two_arrays(lambda t: BOOL), 2)
+    put("array_distinct", "each element once", same_array, 1)
+    put("array_sort", "the elements in order, NULLs last", same_array, 1)
+    put("array_intersect", "elements of a that b has, once", two_arrays(lambda t: t), 2)
+    put("array_except", "elements of a that b does not have, once", two_arrays(lambda t: t), 2)
     put("array_trim", "a without its last b elements", trimmed, 2)
     for word, doc in (("any", "for one element of b"), ("all", "for all elements of b")):
         for op in ("eq", "ne", "lt", "le", "gt", "ge"):

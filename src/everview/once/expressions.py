@@ -72,6 +72,8 @@ def _computed(rows: Rows, exprs: dict[int, Expr], interner: Interner) -> dict[in
     if len(exprs) > 1:
         return {n: c for number, expr in exprs.items() for n, c in _computed(rows, {number: expr}, interner).items()}
     ((number, expr),) = exprs.items()
+    if any(isinstance(e, Udf) for e in expr.walk()):
+        raise Elsewhere("functions in Python are the dataflow's")
     hoisted = _hoisted(rows, expr, interner)
     if hoisted is not None:
         return {number: _computed(hoisted[0], {number: hoisted[1]}, interner)[number]}
@@ -145,9 +147,7 @@ def _addressed(rows: Rows, columns: list[int]) -> tuple[Words, Words, list[Words
 
 
 def _evaluated(rows: Rows, expr: Expr, interner: Interner) -> Words:
-    """The codes of an expression that the machine does not know."""
-    if any(isinstance(e, Udf) for e in expr.walk()):
-        raise Elsewhere("functions in Python are the dataflow's")
+    """The codes of an expression that the machine does not know; it has no functions in Python."""
     needed, (moved,) = _on_few([expr])
     if len(needed) == 1 and next(e for e in moved.walk() if isinstance(e, ColumnRef)).type.kind in INTERNED:
         ids, codes = distinct_codes(rows.words(needed[0]))

@@ -1,8 +1,9 @@
 """Rows out of a row: generate_series, unnest and their like, as functions for `FlatMap`.
 
 A row has the columns that are kept (`width`), then the arguments of the table function. Each value that the function
-gives becomes a row: what is kept, the value, and perhaps its number (WITH ORDINALITY). `outer` keeps a row that gives
-nothing, with NULL, as LEFT JOIN does. What cannot be (a step of 0) is an error of the row.
+gives becomes a row: what is kept, the value, and perhaps its number (WITH ORDINALITY), or its place from 0 before it
+(Spark's posexplode). `outer` keeps a row that gives nothing, with NULL, as LEFT JOIN does. What cannot be (a step of 0)
+is an error of the row.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Unfolding:
     width: int
     numbered: bool = False
     outer: bool = False
+    placed: bool = False
+    first: int = 1
     columns: int = 1
     months: int = 0
     microseconds: int = 0
@@ -51,9 +54,11 @@ class Unfolding:
         kept, args = row[: self.width], row[self.width :]
         found = list(UNFOLDINGS[self.name](args, self))
         if self.numbered:
-            found = [(*values, i) for i, values in enumerate(found, 1)]
+            found = [(*values, i) for i, values in enumerate(found, self.first)]
+        if self.placed:
+            found = [(i, *values) for i, values in enumerate(found)]
         if not found and self.outer:
-            found = [(None,) * (self.columns + self.numbered)]
+            found = [(None,) * (self.placed + self.columns + self.numbered)]
         return [(*kept, *values) for values in found]
 
 

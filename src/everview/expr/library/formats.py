@@ -41,7 +41,7 @@ _FIELDS = (
     "FF6", "HH", "MI", "SS", "MS", "US", "AM", "PM", "am", "pm", "YY", "IY", "MM", "DD", "DY", "Dy", "dy", "ID", "WW",
     "IW", "CC", "RM", "rm", "Y", "I", "D", "W", "J", "Q",
 )  # fmt: skip
-_UNKNOWN = ("TZH", "TZM", "TZ", "tz", "OF", "B.C.", "A.D.", "BC", "AD", "bc", "ad", "TM")
+_UNKNOWN = ("TZH", "TZM", "TZ", "tz", "OF", "B.C.", "A.D.", "BC", "AD", "bc", "ad")
 _NAMES = {f for f in _FIELDS if f.lower() in ("month", "mon", "day", "dy", "am", "pm", "a.m.", "p.m.", "rm")}
 
 
@@ -61,8 +61,8 @@ def parts(template: str) -> tuple[Part, ...]:
             found.append(Part("", template[i + 1 : end]))
             i = end + 1
             continue
-        if template[i : i + 2].upper() in ("FM", "FX"):
-            bare = template[i : i + 2].upper() == "FM"
+        if template[i : i + 2].upper() in ("FM", "FX", "TM"):  # TM: in the language of the place, which is English
+            bare = template[i : i + 2].upper() != "FX"
             i += 2
             continue
         field = next((f for f in _FIELDS if _begins(template, i, f)), "")

@@ -54,10 +54,11 @@ def with_flags(pattern: str, flags: str) -> str:
 def groups_of(pattern: str) -> int:
     """How many groups a pattern has that keep what they match.
 
-    >>> groups_of(r"(a)(?:b)[(](\\()(?P<x>c)")
-    3
+    >>> groups_of(r"(a)(?:b)[(](\\()(?P<x>c)"), groups_of(r"([+-]?\\d+)(\\.?)")
+    (3, 2)
     """
-    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]])*\]", "", pattern, flags=re.DOTALL)
+    # a letter in their places: "([+-]?" without its brackets would be the beginning of "(?:"
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]])*\]", "x", pattern, flags=re.DOTALL)
     return len(re.findall(r"\((?!\?)|\(\?P<", plain))
 
 

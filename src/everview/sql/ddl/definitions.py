@@ -8,6 +8,7 @@ again is the same.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -94,12 +95,13 @@ def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Sour
     """The name to create; None if it exists and that is fine."""
     name = schemas.new_name(sql, target, source)
     optional, replaced = bool(node.args.get("exists")), bool(node.args.get("replace"))
-    if replaced and str(node.args.get("kind")).upper() != "VIEW":
-        raise source.refuse(node, "only views can be replaced", "DROP TABLE IF EXISTS first")
+    if replaced and optional:
+        raise source.error(node, "E_SYNTAX", "OR REPLACE and IF NOT EXISTS do not go together", "leave one of them out")
     if name in sql.session:
         if optional:
             return None
-        replaced = replaced and name in sql.session.views
+        is_view = str(node.args.get("kind")).upper() == "VIEW"
+        replaced = replaced and name in (sql.session.views if is_view else sql.session.tables)
         if not replaced and name not in sql.core.catalog.redeclarable:
             raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
     return name
@@ -205,7 +207,7 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
 def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else []
     if isinstance(node.expression, reading.QUERIES) and not any(isinstance(c, exp.ColumnDef) for c in listed):
-        return create_filled(sql, name, node, source)
+        return create_filled(sql, name, node, source, _without(sql, name, node))
     like = next((p for p in _said(node) if isinstance(p, exp.LikeProperty)), None)
     filling = isinstance(node.expression, reading.QUERIES)
     if (not listed and like is None) or (node.expression is not None and not filling):
@@ -221,6 +223,10 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
             said.comments[""] = item.this.name
             parts.understood(item)
     rows = filled_rows(sql, node, said.schema, source) if filling else None
+    if filling and node.args.get("replace") and (said.key or not said.plain):
+        what = "a table that is replaced and filled at once has no keys and constraints"
+        raise source.refuse(node, what, "CREATE OR REPLACE TABLE t (...); INSERT INTO t SELECT ...")
+    away = _without(sql, name, node)
     schema, key = said.schema, said.key
     ttl = _ttl(sql, node, schema, source)
     note = source.notes.watermark
@@ -229,15 +235,17 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
         raise source.error_at(source.notes.emit_at, "E_UNSUPPORTED", "EMIT ON WINDOW CLOSE is for views")
 
     def do() -> Table:
-        there = name in sql.core.catalog.tables
+        found = rows() if rows is not None else []  # before the old table goes, which they may be of
         lives = ttl if not isinstance(ttl, Expr) else None
         with sql.core.catalog.together():
+            away()
+            there = name in sql.core.catalog.tables
             table = sql.session.table(name, schema, key=key or None, ttl=lives)
             try:
                 _follow(sql.core, table, there, marks, ttl if isinstance(ttl, Expr) else None)
                 _keep(sql, table, there, said)
-                if rows is not None and not there:
-                    table.insert(rows())
+                if found and not there:
+                    table.insert(found)
             except BaseException:
                 if not there:
                     table.drop()
@@ -245,6 +253,17 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
         return table
 
     return do
+
+
+def _without(sql: Statements, name: str, node: exp.Create) -> Callable[[], None]:
+    """What CREATE OR REPLACE does first: drop the table, if nothing is made of it."""
+    replaced = bool(node.args.get("replace"))
+
+    def away() -> None:
+        if replaced and name in sql.session.tables:
+            sql.core.catalog.tables[name].drop()
+
+    return away
 
 
 def _keep(sql: Statements, table: Table, there: bool, said: Declared) -> None:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
 
 
-def create_filled(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
-    """CREATE TABLE name AS query"""
+def create_filled(
+    sql: Statements, name: str, node: exp.Create, source: Source, away: Callable[[], None] = lambda: None
+) -> Do:
+    """CREATE TABLE name AS query; `away` takes away what it replaces, once the query is answered."""
     query, compiler = sql.bound(node.expression, source)
     columns = list(query.names)
     if isinstance(node.this, exp.Schema):  # CREATE TABLE t (a, b) AS query
@@ -41,10 +43,13 @@ def create_filled(sql: Statements, name: str, node: exp.Create, source: Source) 
 
     def do() -> Table:
         answer = sql.answer(query, compiler)
-        table = sql.session.table(name, dict(zip(columns, types, strict=True)))
+        codes = answer._codes
+        with sql.core.catalog.together():
+            away()
+            table = sql.session.table(name, dict(zip(columns, types, strict=True)))
         try:
             if len(answer):
-                sql.core.transactions.stage(table, answer._codes, 1)
+                sql.core.transactions.stage(table, codes, 1)
         except BaseException:
             table.drop()
             raise

@@ -188,6 +188,8 @@ def settings_of(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.E
     """The columns of one assignment and their values: one, or a row of them."""
     if not isinstance(setting, exp.EQ) or not isinstance(setting.this, (exp.Column, exp.Tuple)):
         raise source.error(setting, "E_SYNTAX", "SET needs a column and its new value", "UPDATE t SET column = value")
+    if setting.expression.is_star:
+        raise source.error(setting.expression, "E_STAR", "* is not allowed here", "name the column")
     if not isinstance(setting.this, exp.Tuple):
         return [(setting.this, setting.expression)]
     inside = setting.expression.this if isinstance(setting.expression, exp.Subquery) else None

@@ -16,7 +16,7 @@ from sqlglot import exp
 from everview.codes.digits import whole_number
 from everview.errors import InputError, did_you_mean
 from everview.sql.scalar.names import spelled
-from everview.sql.text import parts, tokens
+from everview.sql.text import parts, reading, tokens
 from everview.sql.text.places import Source
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def sequence(sql: Statements, name: str) -> str:
 
 def sequences_of(sql: Statements, tree: exp.Expr) -> set[str]:
     """The sequences that an expression asks."""
-    named = [_argument(call) for call in calls(tree) if _name(call) in ARGUMENTS]
+    named = [_argument(sql, call) for call in calls(tree) if _name(call) in ARGUMENTS]
     return {spelled(name.strip('"').removeprefix("public."), sql.core.catalog.sequences) for name in named}
 
 
@@ -111,9 +111,9 @@ def _example(sql: Statements, call: exp.Expr) -> exp.Expr:
     name = _name(call)
     _check_count(name, call)
     if name in ("nextval", "currval", "setval"):
-        found = sequence(sql, _argument(call))
+        found = sequence(sql, _argument(sql, call))
         if name == "setval":
-            _setting(sql, call, found)
+            _setting(sql, call, found, example=True)
     if name in ("gen_random_uuid", "uuid_generate_v4"):
         return exp.cast(exp.Literal.string(str(uuid.UUID(int=0))), "uuid")
     return exp.Literal.number("1e0") if name == "random" else exp.Literal.number(1)
@@ -128,14 +128,27 @@ def _check_count(name: str, call: exp.Expr) -> None:
         raise InputError("E_ARITY", f"{name} takes {takes}, not {given}", f"for example {EXAMPLES[name]}")
 
 
-def _argument(call: exp.Expr) -> str:
-    """The name that is given, in quotes, with ::regclass or without."""
+def _argument(sql: Statements, call: exp.Expr) -> str:
+    """The name that is given, in quotes, with ::regclass or without, or by the column that owns the sequence."""
     given = call.expressions[0] if call.expressions else call.args.get("this")
     while isinstance(given, exp.Cast):
         given = given.this
+    if isinstance(given, exp.Anonymous) and given.name.lower() == "pg_get_serial_sequence":
+        return _owned(sql, [part.name for part in given.expressions if part.is_string])
     if not isinstance(given, exp.Literal) or not given.is_string:
         raise InputError("E_PARAMETER", "a sequence is named in quotes", "nextval('t_id_seq')")
     return given.name
+
+
+def _owned(sql: Statements, column: list[str]) -> str:
+    """pg_get_serial_sequence('table', 'column')"""
+    owned = {tuple(n.lower() for n in made.owner): made.name for made in sql.core.catalog.sequences.values()}
+    found = owned.get(tuple(n.strip('"').removeprefix("public.").lower() for n in column))
+    if found is None:
+        raise InputError(
+            "E_NAME", f"no sequence goes with the column {'.'.join(column)}", "name the sequence in quotes"
+        )
+    return found
 
 
 def _valued(sql: Statements, call: exp.Expr) -> exp.Expr:
@@ -147,31 +160,52 @@ def _valued(sql: Statements, call: exp.Expr) -> exp.Expr:
         return exp.Literal.number(f"{random.random():.17e}")
     if name == "lastval":
         return _number(sql.last_sequence and defaults.given_here(sql.last_sequence), "lastval")
-    found = sequence(sql, _argument(call))
+    found = sequence(sql, _argument(sql, call))
     if name == "nextval":
         sql.last_sequence = found
         return _number(defaults.next(found)[0], found)
     if name == "currval":
         return _number(defaults.given_here(found), found)
     new, called = _setting(sql, call, found)
+    if new is None:  # as in PostgreSQL, nothing is set
+        return exp.Null()
     defaults.put(found, new if called else new - sql.core.catalog.sequences[found].step)
     return _number(new, found)
 
 
-def _setting(sql: Statements, call: exp.Expr, name: str) -> tuple[int, bool]:
-    """What setval says: a number, and whether that counts as given already."""
+def _setting(sql: Statements, call: exp.Expr, name: str, example: bool = False) -> tuple[int | None, bool]:
+    """What setval says: a number, and whether that counts as given already. The number may be a query's, or NULL:
+    setval('t_id_seq', (SELECT max(id) FROM t)).
+    """
     given, *more = call.expressions[1:]
-    sign = 1
-    while isinstance(given, exp.Neg | exp.Paren):
-        sign, given = -sign if isinstance(given, exp.Neg) else sign, given.this
-    if not isinstance(given, exp.Literal) or given.is_string or not given.name.isdecimal():
-        raise InputError("E_TYPE", f"setval takes a whole number, not {call.expressions[1].sql()}", EXAMPLES["setval"])
+    made = sql.core.catalog.sequences[name]
+    new = _whole(sql, given, made.start if example else None)
     if more and not isinstance(more[0], exp.Boolean):
         raise InputError("E_TYPE", f"setval takes true or false, not {more[0].sql()}", "setval('t_id_seq', 5, false)")
-    new, made = sign * whole_number(given.name), sql.core.catalog.sequences[name]
-    if not made.least <= new <= made.most:
+    if new is not None and not made.least <= new <= made.most:
         raise InputError("E_RANGE", f"{new} is not between {made.least} and {made.most}, the range of {name}")
     return new, not more or bool(more[0].this)
+
+
+def _whole(sql: Statements, given: exp.Expr, example: int | None) -> int | None:
+    """A whole number, written or asked for now; only bound if there is an example of it."""
+    inner, sign = given, 1
+    while isinstance(inner, exp.Neg | exp.Paren):
+        sign, inner = -sign if isinstance(inner, exp.Neg) else sign, inner.this
+    if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdecimal():
+        return sign * whole_number(inner.name)
+    if calls(given):
+        raise InputError("E_UNSUPPORTED", "such a call inside of setval is not supported", EXAMPLES["setval"])
+    text = f"SELECT {given.copy().sql('postgres')}"
+    source = sql.placed(Source(text))
+    tree = reading.parsed(source)
+    query, compiler = parts.whole(tree, source, lambda: sql.bound(tree, source))
+    if query.node.types[query.context].kind != "int":
+        raise InputError("E_TYPE", f"setval takes a whole number, not {text.removeprefix('SELECT ')}", "cast it: ::int")
+    if example is not None:
+        return example
+    value: int | None = sql.answer(query, compiler).rows()[0][0]
+    return value
 
 
 def _number(value: int | str | None, what: str) -> exp.Expr:
@@ -185,6 +219,8 @@ def settled(sql: Statements, node: exp.Expr, source: Source, *, example: bool) -
     found = calls(node) if mentioned(source.text) and not isinstance(node, exp.Create) else []  # DEFAULT is a text
     if not found:
         return False
+    if isinstance(node, exp.Select) and node.args.get("from_") is not None:
+        _ask_before(node)
     asked_once = isinstance(node, exp.Select) and node.args.get("from_") is None
     for call in found:
         inside = call.find_ancestor(exp.Values)
@@ -200,3 +236,21 @@ def settled(sql: Statements, node: exp.Expr, source: Source, *, example: bool) -
         made.meta[tokens.STOOD_FOR] = tokens.words_of(call)
         call.replace(made)
     return True
+
+
+def _ask_before(node: exp.Select) -> None:
+    """SELECT setval('s', max(id)) FROM t: the query's one value first, as setval('s', (SELECT max(id) FROM t))."""
+    outputs = [e.this if isinstance(e, exp.Alias) else e for e in node.expressions]
+    if len(outputs) != 1 or _name(outputs[0]) != "setval" or len(outputs[0].expressions) < 2:
+        return
+    call, output = outputs[0], node.expressions[0]
+    given = call.expressions[1]
+    if given.find(exp.AggFunc) is None or node.args.get("group") is not None:
+        return  # there may be several rows
+    inside = exp.Select(**{part: dict.get(node.args, part) for part in dict(node.args)})
+    inside.set("expressions", [given.copy()])
+    call.set("expressions", [call.expressions[0], exp.Subquery(this=inside), *call.expressions[2:]])
+    for part in list(node.args):
+        if part != "expressions":
+            node.set(part, None)
+    node.set("expressions", [output])

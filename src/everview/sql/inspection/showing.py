@@ -27,7 +27,11 @@ _HINT = (
 
 def show(sql: Statements, statement: reading.Statement) -> Result:
     """SHOW TABLES [FROM schema], SHOW COLUMNS FROM name, SHOW INDEXES [FROM name], SHOW plan, ..."""
-    words = Words(reading.respoken(statement))
+    said = reading.respoken(statement)
+    if said.notes.as_of is not None:
+        at = statement.tokens[0].start
+        raise statement.source().error_at(at, "E_UNSUPPORTED", "only a SELECT can be asked AS OF an earlier time")
+    words = Words(said)
     rest = " ".join(t.text for t in words.tokens).lower()
     if not rest:
         at = statement.tokens[0].start

@@ -20,7 +20,7 @@ from everview.expr.library.routines import KINDS, Routine
 from everview.expr.library.spans import INTERVAL_PARTS
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
-from everview.sql.scalar import constants
+from everview.sql.scalar import borrowed, constants
 from everview.sql.scalar.typedcalls import CALLS
 from everview.sql.text.callnames import SCALARS, TABLES, all_names
 from everview.types import INT, TIMESTAMP
@@ -36,7 +36,9 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
         return CALLS[name](node, scalars)
     if name in SPECIAL:
         return SPECIAL[name](node, scalars)
-    return routine(name, node.expressions, node, scalars) if name in SCALARS else None
+    if name in SCALARS:
+        return routine(name, node.expressions, node, scalars)
+    return borrowed.bound(name, node.expressions, node, scalars)
 
 
 def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
@@ -116,7 +118,9 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
             f"{name} gives rows, so it is not allowed here",
             f"put it into FROM, or alone into SELECT: {name}(...)",
         )
-    close = get_close_matches(name, [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS], 1, 0.7)
+    close = get_close_matches(
+        name, [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS, *borrowed.BORROWED], 1, 0.7
+    )
     hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
     return scalars.source.refuse(node, f"{name} is not supported here", hint)
 

@@ -239,6 +239,8 @@ def span(node: exp.Interval, source: Source) -> intervals.Interval:
         raise _no_interval(node, text, source) from None
     if not intervals.in_range(found):
         raise source.error(node, "E_RANGE", f"{text!r} is too long for an interval")
+    if unit is not None and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", text) and intervals.cut(found, name) != found:
+        raise source.refuse(node, f"{text!r} has more than whole {name}s", "leave the unit behind it out")
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -161,7 +163,64 @@ def on_addmonths(scalars: Scalars, node: exp.AddMonths) -> Expr:
     return scalars.call("add_months", scalars.bind(node.this), scalars.bind(node.expression))
 
 
+JAVA = ("hive", "spark", "spark2", "databricks")
+"""Dialects whose templates of moments are Java's, and whose dates moved by days and months stay dates."""
+
+
+def whole_days(scalars: Scalars, day: Expr, by: exp.Interval, sign: int) -> Expr | None:
+    """A date moved by months and days, which is a date in Spark; None if that is not what is asked for."""
+    if scalars.source.dialect not in JAVA or day.type.kind != "date" or not isinstance(by.this, exp.Literal):
+        return None
+    span = constants.span(by, scalars.source)
+    if span.microseconds:
+        return None
+    if span.months:
+        day = scalars.call("add_months", day, Literal(INT, sign * span.months))
+    return scalars.call("date_add_days", day, Literal(INT, sign * span.days)) if span.days else day
+
+
+def on_template(scalars: Scalars, node: exp.Expr) -> Expr:
+    """date_format, to_date, to_timestamp with a template. sqlglot leaves letters of Java's templates that it does not
+    know as they are, which would read and write something else.
+    """
+    template = node.args.get("format")
+    if template is None or scalars.source.dialect not in JAVA:
+        return scalars.bind(scalars.in_our_words(node))
+    if not isinstance(template, exp.Literal):
+        raise scalars.source.refuse(node, "a template of a moment is a constant here", "'yyyy-MM-dd'")
+    if re.search("'[^']*%[^']*'", template.name):  # sqlglot takes the letters between quotes for fields, too
+        raise scalars.source.refuse(template, "words in the template of a moment are not supported", "use concat")
+    text = re.sub(r"(?<!S)SSS(?!S)", "MS", template.name).replace("%p", "AM")
+    known = re.sub(r"'[^']*'|%-?[A-Za-z](?:strict)?|(?<![A-Za-z])(?:MS|AM)(?![A-Za-z])", "", text)
+    if found := re.search("[A-Za-z]+", known):
+        what = f"{found.group()} in the template of a moment is not supported"
+        raise scalars.source.error(template, "E_PATTERN", what, "yyyy, MM, MMM, dd, HH, mm, ss, SSS, EEE and a are")
+    text = re.sub("'([^']*)'", r'"\1"', text)
+    if not isinstance(node, exp.TimeToStr) and not re.search("%[Yy]", text):  # Java's year is 1970, PostgreSQL's 1
+        written = exp.Cast(this=node.this, to=exp.DataType.build("text"))
+        node.set("this", exp.DPipe(this=exp.Literal.string("1970 "), expression=written))
+        text = f"%Y {text}"
+    parts.understood(template)
+    node.set("format", exp.Literal.string(text))
+    return scalars.bind(scalars.in_our_words(node))
+
+
+def on_datefromunixdate(scalars: Scalars, node: exp.DateFromUnixDate) -> Expr:
+    """date_from_unix_date(n): a date, where sqlglot would make a timestamp of it"""
+    return scalars.call("date_add_days", Literal(DATE, dt.date(1970, 1, 1)), scalars.as_type(node.this, INT.optional()))
+
+
+def on_converttimezone(scalars: Scalars, node: exp.ConvertTimezone) -> Expr:
+    """convert_timezone([from,] to, moment): what clocks there show; without `from`, the session's zone"""
+    source = node.args.get("source_tz") or exp.Literal.string(scalars.compiler.core.zone)
+    moment = exp.Cast(this=node.args["timestamp"], to=exp.DataType.build("timestamp", dialect="postgres"))
+    return scalars.bind(exp.AtTimeZone(this=exp.AtTimeZone(this=moment, zone=source), zone=node.args["target_tz"]))
+
+
 FORMS: Forms = {
+    **dict.fromkeys((exp.TimeToStr, exp.StrToTime, exp.TsOrDsToDate, exp.StrToDate), on_template),
+    exp.DateFromUnixDate: on_datefromunixdate,
+    exp.ConvertTimezone: on_converttimezone,
     exp.Extract: on_extract,
     exp.Second: on_second,
     exp.TimestampTrunc: on_timestamptrunc,

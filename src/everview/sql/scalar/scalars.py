@@ -23,7 +23,7 @@ from everview.sql.answers.parameters import PARAMETER, Learned
 from everview.sql.clock import timed
 from everview.sql.ddl import defined
 from everview.sql.rights import identity
-from everview.sql.scalar import calls, constants, moment_forms, names, text_forms, time_windows
+from everview.sql.scalar import borrowed, calls, constants, lambdas, moment_forms, names, text_forms, time_windows
 from everview.sql.scalar.forms import Forms
 from everview.sql.scalar.typed import TypedScalars
 from everview.sql.select import demand
@@ -84,6 +84,8 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Substring: ("this", "start", "length"),
     **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.TsOrDsAdd), ("this", "expression", "unit", "return_type")),
     exp.DateDiff: ("this", "expression", "unit", "date_part_boundary"),
+    **dict.fromkeys((exp.TimeToStr, exp.StrToTime, exp.TsOrDsToDate, exp.StrToDate), ("this", "format", "safe")),
+    exp.ConvertTimezone: ("source_tz", "target_tz", "timestamp"),
     exp.SubstringIndex: ("this", "delimiter", "count"),
     exp.Overlay: ("this", "expression", "from_", "for_"),
     exp.RegexpLike: ("this", "expression", "flag"),
@@ -94,14 +96,14 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.AtTimeZone: ("this", "zone"),
     exp.MatchAgainst: ("this", "expressions", "modifier"),
     exp.Map: ("keys", "values"),
-    exp.Bracket: ("this", "expressions", "_type"),
+    exp.Bracket: ("this", "expressions", "_type", "offset", "safe"),
     exp.Array: ("expressions", "value_constructor", "bracket_notation", "_type"),
     exp.JSONExtract: ("this", "expression", "only_json_types"),
     exp.JSONExtractScalar: ("this", "expression", "only_json_types"),
 }
 """The parts of a node that its handler knows, if not `OPERANDS`; any other part is refused."""
 
-FORMS: Forms = {**text_forms.FORMS, **moment_forms.FORMS}
+FORMS: Forms = {**text_forms.FORMS, **moment_forms.FORMS, **lambdas.FORMS}
 """Forms whose functions have files of their own."""
 
 COMPARISONS: dict[type[exp.Expr], str] = {
@@ -198,7 +200,8 @@ class Scalars(TypedScalars):
         if handler is None and kind in FORMS:
             handler = partial(FORMS[kind], self)
         if handler is None:
-            return self.bind(self.in_our_words(node))
+            made = borrowed.of_node(node, self)
+            return made if made is not None else self.bind(self.in_our_words(node))
         self.source.only(node, *PARTS.get(kind, OPERANDS))
         try:
             return handler(node)
@@ -282,6 +285,9 @@ class Scalars(TypedScalars):
             a = self.bind(left)
             if a.type.kind == "str":  # a quoted moment
                 return self._moved(a, right, 1)
+            day = moment_forms.whole_days(self, a, right, 1)
+            if day is not None:
+                return day
             b = self.bind(right)
         else:
             a, b = self._beside_moment(left, right)
@@ -299,6 +305,9 @@ class Scalars(TypedScalars):
             a = self.bind(node.this)
             if a.type.kind == "str":
                 return self._moved(a, node.expression, -1)
+            day = moment_forms.whole_days(self, a, node.expression, -1)
+            if day is not None:
+                return day
             b = self.bind(node.expression)
         else:
             a = self.bind(node.this)
@@ -386,7 +395,13 @@ class Scalars(TypedScalars):
         return self.call("and", self.call("ne", rest, zero), signs)
 
     def on_neg(self, node: exp.Neg) -> Expr:
-        return self.call("neg", self.bind(node.this))
+        inner = node.this
+        if isinstance(inner, exp.TryCast) and isinstance(inner.this, exp.Literal) and inner.this.is_number:
+            made = inner.copy()  # -128Y: Spark's smallest tinyint, where 128Y is none
+            made.set("this", exp.Neg(this=inner.this.copy()))
+            parts.understood(inner)
+            return self.bind(made)
+        return self.call("neg", self.bind(inner))
 
     # ------------------------------------------------------------------------------------ comparison
 
@@ -619,7 +634,9 @@ class Scalars(TypedScalars):
         """A cast that gives NULL where it fails; errors in its argument stay errors."""
         value = self.bind(node.this)
         target = names.data_type(node.to, self.source)
-        if value.type.kind == "str" and target.kind == "int" and self.source.dialect in ("spark", "spark2", "hive"):
+        is_cast = not node.args.get("safe")  # CAST, which fails nowhere in these dialects, not TRY_CAST
+        is_text = value.type.kind == "str" and target.kind == "int"
+        if is_cast and is_text and self.source.dialect in ("spark", "spark2", "hive"):
             return self._whole_part(value, target)
         try:
             made = self.on_cast(node)
@@ -631,9 +648,11 @@ class Scalars(TypedScalars):
 
     def _whole_part(self, text: Expr, target: DataType) -> Expr:
         """A text cast to an int as Spark does: '1.23' is 1, what is no number is NULL."""
-        exact = self.call("attempt", functions.cast(text, target.optional()), text)
-        cut = functions.cast(calls.called("trunc", [functions.cast(text, FLOAT.optional())], exp.Null(), self), target)
-        return self.call("coalesce", exact, self.call("attempt", cut, text))
+        cut = text
+        for pattern, by in ((r"^\s*([+-]?\d+)\.\d*\s*$", r"\1"), (r"^\s*[+-]?\.\d+\s*$", "0")):
+            given = [cut, Literal(STR, pattern), Literal(STR, by)]
+            cut = calls.called("regexp_replace", given, exp.Null(), self)
+        return self.call("attempt", functions.cast(cut, target.optional()), text)
 
     def _moment_of_number(self, value: Expr, target: DataType, node: exp.Cast) -> Expr:
         """A number is no moment in PostgreSQL; in Spark and Hive it is seconds since 1970."""

@@ -234,11 +234,15 @@ class TypedScalars:
         index = node.expressions[0]
         if isinstance(index, exp.Slice):
             return self._sliced(value, index, node)
-        key = self.bind(index)
+        key, counted = self.bind(index), node.args.get("offset") == 1
         match value.type.kind:
             case "array":
                 place = self.coerced(key, Literal(INT, 1), index)
-                if dialects.first_place(self.source.dialect) == 0:
+                if counted:  # element_at(a, -1), which counts from 1, or from the end
+                    behind = self.call("add", self.call("array_cardinality", value), Literal(INT, 1))
+                    behind = self.call("add", behind, place)
+                    place = self.call("case", self.call("lt", place, Literal(INT, 0)), behind, place)
+                elif dialects.first_place(self.source.dialect) == 0:
                     place = self.call("add", place, Literal(INT, 1))
                 return self.call("array_get", value, place)
             case "json":

@@ -78,13 +78,13 @@ class FromClause:
             clause.only_context = True
         source = select.args.get("from_")
         if source is not None:
-            clause._start(source.this)
+            clause.begin(source.this)
             for join in select.args.get("joins") or []:
                 clause._join(join)
         elif not clause.leaves:
             clause.leaves.append(Relation(ONE_ROW, (HIDDEN_FIELD,)))
         for lateral in select.args.get("laterals") or []:
-            raise clause.source.refuse(lateral, "LATERAL VIEW is not supported")
+            clause.lateral_view(lateral)
         return clause
 
     @property
@@ -173,7 +173,7 @@ class FromClause:
 
     # -------------------------------------------------------------------------------- tables and joins
 
-    def _start(self, node: exp.Expr) -> None:
+    def begin(self, node: exp.Expr) -> None:
         call_ = table_functions.found(node)
         if call_ is not None and call_.name not in STREAMS:
             self._function(call_, node, "inner", None, node)
@@ -285,7 +285,7 @@ class FromClause:
     def _function(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
         """A table function: a leaf if it reads nothing before it, else applied to what is joined so far."""
         if isinstance(node, exp.Lateral):
-            self.source.only(node, "this", "alias", "ordinality", "joins")
+            self.source.only(node, "this", "alias", "ordinality", "joins", "view", "outer")
         else:
             self.source.only(node, "this", "expressions", "alias", "ordinality", "offset", "joins")
         reads = any(True for a in call_.args for _ in a.find_all(exp.Column, exp.Parameter, exp.Query))
@@ -328,7 +328,7 @@ class FromClause:
         columns = tuple(c.name for c in (alias.args.get("columns") or [])) if alias is not None else ()
         if len(columns) > len(made.names):
             raise self.source.error(alias, "E_WIDTH", f"{name} has {len(made.names)} columns, not {len(columns)}")
-        if not columns and made.function.columns == 1:
+        if not columns and made.function.columns == 1 and call_.name != "explode":
             columns = (name,)
         return tuple(Field(n, name) for n in (*columns, *made.names[len(columns) :]))
 
@@ -402,6 +402,13 @@ class FromClause:
         if len(columns) > relation.width:
             raise self.source.error(alias, "E_WIDTH", f"{alias.name} has {relation.width} columns, not {len(columns)}")
         return relation.called(alias.name, columns)
+
+    def lateral_view(self, node: exp.Lateral) -> None:
+        """LATERAL VIEW [OUTER] explode(a) t AS x, as Hive and Spark write it behind the joins."""
+        call_ = table_functions.found(node)
+        if call_ is None or call_.name in STREAMS or not node.args.get("view"):
+            raise self.source.refuse(node, "LATERAL VIEW is followed by a function that gives rows", "explode(array)")
+        self._function(replace(call_, outer=call_.outer or bool(node.args.get("outer"))), node, "inner", None, node)
 
     def _lateral(self, node: exp.Lateral, how: str, on: exp.Expr | None = None) -> None:
         if not isinstance(node.this, exp.Subquery):

@@ -225,6 +225,7 @@ class Compiler:
         clause = node.args.get("with_")
         if clause is None:
             return env
+        self._refuse_twice(clause)
         if clause.args.get("recursive"):
             return recursion.bind_all(self, clause.expressions, env)
         for cte in clause.expressions:
@@ -233,6 +234,15 @@ class Compiler:
                 continue
             env = {**env, cte.alias.lower(): self.cte(cte, env)}
         return env
+
+    def _refuse_twice(self, clause: exp.With) -> None:
+        """Two queries of one WITH have two names."""
+        seen: set[str] = set()
+        for cte in clause.expressions:
+            if cte.alias.lower() in seen:
+                what = f"two queries of WITH are called {cte.alias}"
+                raise self.source.error(cte.args["alias"], "E_DUPLICATE", what, "give one of them another name")
+            seen.add(cte.alias.lower())
 
     def cte(self, cte: exp.CTE, env: Env) -> Relation:
         """One WITH query."""

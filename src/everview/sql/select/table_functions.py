@@ -18,6 +18,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
 from everview.sql.scalar import calls, constants
+from everview.sql.text import dialects
 from everview.sql.text.callnames import TABLES
 from everview.sql.text.notes import SESSION
 from everview.sql.unfolding import Unfolding
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableCall:
-    """A table function in the text: its node, name and arguments, and whether its rows are numbered."""
+    """A table function in the text: its node, name and arguments, whether its rows are numbered (WITH ORDINALITY), have
+    their places before them (posexplode), and are NULL where there are none (explode_outer).
+    """
 
     node: exp.Expr
     name: str
     args: list[exp.Expr]
     numbered: bool = False
     number: str = "ordinality"
+    placed: bool = False
+    outer: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,11 @@ class Bound:
     function: Unfolding
     types: tuple[DataType, ...]
     names: tuple[str, ...]
+    outer: bool = False
 
     def applied(self, child: Node, outer: bool = False) -> Node:
         """The child's rows, each with the rows that the function gives for it."""
-        width = len(child.types)
+        width, outer = len(child.types), outer or self.outer
         below = Project(child, (*joins.refs(child.types), *self.args))
         function = replace(self.function, width=width, outer=outer)
         types = tuple(t.optional() for t in self.types) if outer else self.types
@@ -66,13 +72,14 @@ def found(node: exp.Expr) -> TableCall | None:
         return replace(inner, numbered=bool(node.args.get("ordinality"))) if inner else None
     if isinstance(node, exp.Unnest):
         offset = node.args.get("offset")
-        named = {"number": offset.name} if isinstance(offset, exp.Identifier) else {}
-        return TableCall(node, "unnest", node.expressions, bool(offset), **named)
+        number = offset.name if isinstance(offset, exp.Identifier) else "ordinality"
+        return TableCall(node, "unnest", node.expressions, bool(offset), number)
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
         return TableCall(node, "session" if name == SESSION else name, node.expressions)
     if isinstance(node, exp.Explode):
-        return TableCall(node, "unnest", [node.this])
+        outer = isinstance(node, exp.ExplodeOuter)
+        return TableCall(node, "explode", [node.this], placed=isinstance(node, exp.Posexplode), outer=outer)
     if isinstance(node, (exp.GenerateSeries, exp.ExplodingGenerateSeries)):  # as other dialects are read
         args = [node.args[p] for p in ("start", "end", "step") if node.args.get(p) is not None]
         name = "range" if node.args.get("is_end_exclusive") else "generate_series"
@@ -91,12 +98,15 @@ def bound(call: TableCall, scalars: Scalars) -> Bound:
     if bind is None:
         hint = did_you_mean(call.name, sorted(TABLES))
         raise scalars.source.refuse(call.node, f"the table function {call.name} is not supported", hint)
-    made = bind(call, scalars)
+    made = replace(bind(call, scalars), outer=call.outer)
+    if call.placed:
+        function = replace(made.function, placed=True)
+        return replace(made, function=function, types=(INT, *made.types), names=("pos", *made.names))
     if not call.numbered:
         return made
     return replace(
         made,
-        function=replace(made.function, numbered=True),
+        function=replace(made.function, numbered=True, first=dialects.first_offset(scalars.source.dialect)),
         types=(*made.types, INT),
         names=(*made.names, call.number),
     )
@@ -180,6 +190,21 @@ def _unnest(call: TableCall, scalars: Scalars) -> Bound:
     return Bound(args, Unfolding("unnest", 0, columns=len(args)), types, names)
 
 
+def _explode(call: TableCall, scalars: Scalars) -> Bound:
+    """explode(array), explode(map), as Spark has them: columns `col`, or `key` and `value`"""
+    if isinstance(call.args[0], exp.Array):
+        return replace(_unnest(call, scalars), names=("col",))
+    given = scalars.bind(call.args[0])
+    if given.type.kind == "map":
+        args = (scalars.call("map_keys", given), scalars.call("map_values", given))
+        types = tuple(a.type.items[0].optional() for a in args)
+        return Bound(args, Unfolding("unnest", 0, columns=2), types, ("key", "value"))
+    if given.type.kind != "array":
+        what = f"explode takes an array or a map, not {given.type!r}"
+        raise scalars.source.error(call.args[0], "E_TYPE", what)
+    return Bound((given,), Unfolding("unnest", 0), (given.type.items[0].optional(),), ("col",))
+
+
 def _texts(call: TableCall, scalars: Scalars, low: int, nullable: bool) -> Bound:
     _arity(call, low, 3, scalars)
     args = tuple(scalars.bind(a) for a in call.args)
@@ -235,6 +260,7 @@ _BINDERS: dict[str, Callable[[TableCall, Scalars], Bound]] = {
     "generate_series": _series,
     "range": _range,
     "unnest": _unnest,
+    "explode": _explode,
     "string_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=True),
     "regexp_split_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=False),
     "regexp_matches": _matches,

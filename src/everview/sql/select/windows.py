@@ -226,6 +226,9 @@ class Windows:
         value = self.scalars.bind(given)
         if not isinstance(value, Constant) or value.value is None or declared.kind not in common_types.NUMBERS:
             raise self.source.error(given, "E_LITERAL", f"a distance between values of {declared!r} is a constant")
+        if value.type.kind not in common_types.NUMBERS:
+            what = f"{value.type!r} is no distance between values of {declared!r}"
+            raise self.source.error(given, "E_TYPE", what, "write a number")
         if declared.kind == "float":
             return float(value.value)
         scaled = value.value * 10**declared.scale

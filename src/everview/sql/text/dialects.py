@@ -102,6 +102,14 @@ class Everview(Postgres):
             found: exp.Expr | None = super()._parse_disjunction()
             return found
 
+        def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
+            """WITH OFFSET is BigQuery's, which counts from 0: PostgreSQL has WITH ORDINALITY, from 1."""
+            found: exp.Unnest | None = super()._parse_unnest(with_alias)
+            before = self._tokens[max(self._index - 4, 0) : self._index]
+            if found is not None and found.args.get("offset") and any(t.text.upper() == "OFFSET" for t in before):
+                self.raise_error("WITH ORDINALITY numbers rows")
+            return found
+
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
             """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""
             if this is not None and this.is_string and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", this.name):
@@ -131,12 +139,14 @@ class Everview(Postgres):
             return found
 
         def _parse_fields(self) -> exp.Expr | None:
-            """YEAR TO MONTH behind an interval's text"""
+            """YEAR TO MONTH, or HOUR alone, behind an interval's text"""
             start = self._index
             if not self._match_texts(FIELDS):
                 return None
             first = self._prev.text
-            if not self._match_text_seq("TO") or not self._match_texts(FIELDS):
+            if not self._match_text_seq("TO"):
+                return exp.Var(this=first.upper())
+            if not self._match_texts(FIELDS):
                 self._retreat(start)
                 return None
             last = exp.Var(this=self._prev.text.upper())
@@ -164,6 +174,11 @@ def reader(name: str) -> type[Dialect]:
 def first_place(name: str) -> int:
     """Where arrays begin in a dialect: at 0 or 1."""
     return 1 if name == DEFAULT else int(Dialect.get_or_raise(name).INDEX_OFFSET)
+
+
+def first_offset(name: str) -> int:
+    """The number of the first row of unnest(...) WITH OFFSET, which BigQuery counts from 0, or WITH ORDINALITY."""
+    return 0 if name == "bigquery" else 1
 
 
 def is_safe(name: str) -> bool:

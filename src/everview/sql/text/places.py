@@ -220,7 +220,7 @@ QUERY = "reads tables"
 
 def has_query(node: exp.Expr) -> bool:
     """Whether there is a subquery in the expression, or a call that becomes one."""
-    return any(isinstance(n, exp.Query) or QUERY in n.meta for n in node.walk())
+    return any(isinstance(n, (exp.Query, exp.ArrayFilter, exp.Transform)) or QUERY in n.meta for n in node.walk())
 
 
 def offset_of(node: exp.Expr | None) -> int:
