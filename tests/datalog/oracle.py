@@ -49,6 +49,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
+    "pow": lambda a, b: math.pow(a, b),
     "floordiv": lambda a, b: a // b,
     "mod": lambda a, b: a % b,
     "neg": lambda a: -a,
