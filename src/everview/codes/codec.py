@@ -29,7 +29,7 @@ from everview.codes.repeating import check_room
 from everview.codes.scalars import counted, shown
 from everview.codes.tables import columns_of, is_series, is_table, of_series
 from everview.codes.values import Encode, decoder, encoder, read_by_type
-from everview.errors import InputError, did_you_mean
+from everview.errors import EverviewError, InputError, did_you_mean
 from everview.types import NULL, PACKED, DataType
 
 ONE_BY_ONE_ROWS = 24
@@ -73,6 +73,16 @@ class Codec:
         if type(data) is list or not is_table(data):
             return self.encode_rows(data)
         return self.encode_table(data)
+
+    def encode_few(self, rows: Any) -> list[tuple[int, ...]] | None:
+        """The codes of a few rows in a list, as tuples; None if it is anything else, for which columns are better."""
+        if type(rows) is not list or len(rows) > ONE_BY_ONE_ROWS:
+            return None
+        try:
+            return [self.encode_row(rows[0])] if len(rows) == 1 else [*map(self.encode_row, rows)]
+        except EverviewError:
+            self.encode_rows(rows)  # says which row it was
+            raise
 
     def encode_rows(self, rows: Iterable[Any]) -> Words:
         """Codes of rows given as tuples, lists or dicts."""

@@ -242,7 +242,13 @@ class EmbeddedRuntime:
                 if not last and isinstance(error, MemoryLimitError):
                     return StepOutcome(False, error)
                 return self._aborted(error)
-            return self._committed(transactions)
+            if self.log is not None or self.captures.watched or dataflow.provenance is not None:
+                return self._committed(transactions)
+            for changes in transactions:
+                if changes.offsets:
+                    change_offsets(self.offsets, changes.offsets)
+            self._under_way = None
+            return COMMITTED
 
     def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
         """See the protocol. Everything outside of loops is copied, which costs less than saying what is wanted."""
@@ -346,21 +352,20 @@ def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:
     """The batcher and the words of a transaction that changes a few rows of one table, as most do; None if it is
     another.
     """
+    if not changes:
+        return None
     words: list[int] = []
-    only = None
+    only = changes[0][0]
+    arrangement = relation_of(only).arrangement
     for table, rows, diff in changes:
-        arrangement = relation_of(table).arrangement
-        if type(rows) is not list or (only is not arrangement and only is not None):
+        if table is not only or type(rows) is not list:
             return None
-        only = arrangement
         if arrangement.plain and len(rows) == 1:
             words += rows[0]
             words += (time, diff)
         else:
             _add_words(words, arrangement, rows, time, diff)
-    if only is None:
-        return None
-    return only.operator.batcher, packer(len(words))(*words)
+    return arrangement.operator.batcher, packer(len(words))(*words)
 
 
 def _hand_over(changes: ChangeSet, time: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from everview.errors import ClosedError, EverviewError, InputError
+from everview.errors import ClosedError, InputError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.session.changes.keys import key_codes
@@ -17,9 +17,6 @@ from everview.session.relations import TableRelation
 
 if TYPE_CHECKING:
     from everview.session.core import Core
-
-ONE_BY_ONE_ROWS = 24
-"""Up to so many rows, rows are coded one by one."""
 
 
 class Table(Followed):
@@ -61,16 +58,17 @@ class Table(Followed):
         >>> stock.rows()
         [('pear', 3)]
         """
-        if self._core.catalog.defaults:
-            rows = self._core.defaults.filled(self, rows)
-        if not self._relation.key:
-            self._change(rows, 1)
+        core, relation = self._core, self._relation  # once: attributes of collections are slow, columns are among them
+        if core.catalog.defaults:
+            rows = core.defaults.filled(self, rows)
+        if not relation.key:
+            core.transactions.change(self, relation, rows, 1)
             return
         self._alive()
-        if (few := self._encoded_few(rows)) is not None:
-            self._core.by_key.few_inserts(self, few)
+        if (few := relation.codec.encode_few(rows)) is not None:
+            core.by_key.few_inserts(self, few)
         else:
-            self._core.by_key.insert(self, self._relation.codec.encode(rows))
+            core.by_key.insert(self, relation.codec.encode(rows))
 
     def delete(self, rows: Any = None, *, keys: Any = None) -> None:
         """Take rows away, each as often as it is given; or those with these `keys`, each a value, or a tuple where the
@@ -90,7 +88,7 @@ class Table(Followed):
             raise InputError("E_TYPE", "delete takes rows, or keys", "write delete(rows) or delete(keys=[...])")
         if keys is None:
             try:
-                self._change(rows, -1)
+                self._core.transactions.change(self, self._relation, rows, -1)
             except InputError as error:
                 if self._relation.key and error.code in ("E_TYPE", "E_WIDTH"):
                     error.hint = f"{error.hint}; to delete by key, write delete(keys=[...])"
@@ -118,7 +116,7 @@ class Table(Followed):
         self._alive()
         if self._core.catalog.defaults:
             rows = self._core.defaults.filled(self, rows)
-        if (few := self._encoded_few(rows)) is not None:
+        if (few := self._relation.codec.encode_few(rows)) is not None:
             self._core.by_key.few_upserts(self, few)
         else:
             self._core.by_key.upsert(self, self._relation.codec.encode(rows))
@@ -141,23 +139,6 @@ class Table(Followed):
                 "end the transaction first",
             )
         core.definitions.tables.drop(self, cascade)
-
-    def _change(self, rows: Any, diff: int) -> None:
-        if self._relation.dropped:
-            self._alive()
-        few = self._encoded_few(rows)
-        self._core.transactions.stage(self, self._relation.codec.encode(rows) if few is None else few, diff)
-
-    def _encoded_few(self, rows: Any) -> list[tuple[int, ...]] | None:
-        """The codes of a few rows in a list; None if it is anything else, for which columns are better."""
-        if type(rows) is not list or len(rows) > ONE_BY_ONE_ROWS:
-            return None
-        encode = self._relation.codec.encode_row
-        try:
-            return [encode(rows[0])] if len(rows) == 1 else [*map(encode, rows)]
-        except EverviewError:
-            self._relation.codec.encode_rows(rows)  # says which row it was
-            raise
 
     def _alive(self) -> None:
         if self._relation.dropped:

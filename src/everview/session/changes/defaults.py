@@ -68,7 +68,7 @@ class Defaults:
         self._core = core
         self._last: dict[str, int] = {}
         """the last number of each sequence that was asked here"""
-        self._unkept: set[str] = set()
+        self.waiting: set[str] = set()
         """sequences that are further than any committed transaction says"""
         self._new: set[str] = set()
         """sequences that were made here: what is kept under their names is of others"""
@@ -102,7 +102,7 @@ class Defaults:
     def begin(self, name: str) -> None:
         """A sequence is new: it begins at its beginning, however far one of that name was before it."""
         last = self._last.pop(name, None)
-        self._unkept.discard(name)
+        self.waiting.discard(name)
         if self._core.definitions.held is not None:
             self._gone.setdefault(name, last)
         else:
@@ -112,12 +112,12 @@ class Defaults:
         """Forget how far sequences are that are not among the known: they are taken back."""
         for name in [n for n in self._last if n not in known]:
             del self._last[name]
-            self._unkept.discard(name)
+            self.waiting.discard(name)
 
     def put_back(self, numbers: Mapping[str, int]) -> None:
         """Let sequences go on from somewhere."""
         self._last.update(numbers)
-        self._unkept.update(numbers)
+        self.waiting.update(numbers)
 
     def next(self, name: str, count: int = 1) -> list[int]:
         """The next numbers of a sequence."""
@@ -152,12 +152,12 @@ class Defaults:
         """Say how far a sequence is."""
         if last is not None:
             self._last[name] = last
-            self._unkept.add(name)
+            self.waiting.add(name)
 
     def forget(self, name: str) -> None:
         """A sequence goes."""
         last = self._last.pop(name, None)
-        self._unkept.discard(name)
+        self.waiting.discard(name)
         if self._core.definitions.held is not None:
             self._gone.setdefault(name, last)
         else:
@@ -167,7 +167,7 @@ class Defaults:
         """Sequences that were to go are there as before."""
         for name, last in self._gone.items():
             self._last.pop(name, None)
-            self._unkept.discard(name)
+            self.waiting.discard(name)
             self.put(name, last)
         self._gone.clear()
 
@@ -175,7 +175,7 @@ class Defaults:
         """Nothing is taken back any more: what is kept of sequences that are gone goes."""
         gone, self._gone = self._gone, {}
         for name in gone:
-            if name not in self._unkept:
+            if name not in self.waiting:
                 self._forget_kept(name)
 
     def _forget_kept(self, name: str) -> None:
@@ -184,21 +184,16 @@ class Defaults:
 
     def memory(self) -> tuple[dict[str, int], set[str]]:
         """How far sequences are, for `recall`."""
-        return dict(self._last), set(self._unkept)
+        return dict(self._last), set(self.waiting)
 
     def recall(self, memory: tuple[dict[str, int], set[str]]) -> None:
         """What sequences have given since was only supposed."""
-        self._last, self._unkept = memory
+        self._last, self.waiting = memory
 
     def pending(self) -> dict[str, str]:
         """What a transaction that is committed now says about sequences."""
-        return {OFFSET + name: str(self._last[name]) for name in self._unkept}
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a transaction has something to say about sequences."""
-        return bool(self._unkept)
+        return {OFFSET + name: str(self._last[name]) for name in self.waiting}
 
     def kept(self, offsets: dict[str, str]) -> None:
         """It was committed."""
-        self._unkept -= {n for n in self._unkept if offsets.get(OFFSET + n) == str(self._last[n])}
+        self.waiting -= {n for n in self.waiting if offsets.get(OFFSET + n) == str(self._last[n])}

@@ -34,7 +34,8 @@ from everview.runtime.base import (
 )
 from everview.runtime.captures import Supposed
 from everview.session.changes.current_rows import current, how_often
-from everview.session.changes.turns import reads, turn, writes
+from everview.session.changes.short_way import commit
+from everview.session.changes.turns import reads, writes
 from everview.session.limits import never_entered
 from everview.session.rights.acting import WHO, doing
 from everview.stopping import helpers
@@ -42,6 +43,7 @@ from everview.stopping import helpers
 if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.session.reads.what_if import WhatIf
+    from everview.session.relations import TableRelation
     from everview.session.table import Table
 
 Rows = Any
@@ -59,7 +61,7 @@ class Transactions:
         """the thread whose transaction it is"""
         self.queued: list[ChangeSet] | None = None
         """the transactions that a batch has accepted"""
-        self._of_a_turn: ChangeSet | None = None
+        self.of_a_turn: ChangeSet | None = None
         """what a transaction stages that was opened inside a turn, and so must end with it"""
 
     def pending(self) -> ChangeSet | None:
@@ -82,20 +84,33 @@ class Transactions:
                 "do it before or after; inside, tables can be changed and everything can be read",
             )
 
-    def begin(self, changes: ChangeSet | None = None) -> None:
-        """Let this thread's changes be staged from now on."""
-        changes = ChangeSet() if changes is None else changes
-        if self._core.lock._is_owned():
-            self._of_a_turn = changes
-        self.staged, self.staged_by = changes, get_ident()
-
     def settle(self) -> None:
         """A turn was cut off: a transaction that was opened inside it, and could not be ended, has changed nothing."""
-        if self.staged is not None and self.staged is self._of_a_turn:
+        if self.staged is not None and self.staged is self.of_a_turn:
             self.staged = None
-        self._of_a_turn = None
+        self.of_a_turn = None
 
     # staging
+
+    def change(self, table: Table, relation: TableRelation, rows: Any, diff: int) -> None:
+        """Encode rows and stage them. What a row in a transaction takes in most sessions is written out here; what may
+        be refused, or is to be put in order before, is `stage`'s.
+        """
+        core, staged = self._core, self.staged
+        if relation.dropped:
+            self.check_writable(table)
+        codes: Rows = relation.codec.encode_few(rows)
+        if codes is None:
+            codes = relation.codec.encode(rows)
+        if (
+            staged is not None
+            and self.staged_by == get_ident()
+            and not (core.unsettled or core.runtime.backing.read_only)
+            and WHO.get() is None
+        ):
+            staged.append((table, codes, diff))
+        else:
+            self.stage(table, codes, diff)
 
     def stage(self, table: Table, rows: Rows, diff: int) -> None:
         """Add a change to the transaction under way, or make it one of its own.
@@ -113,9 +128,10 @@ class Transactions:
         elif core.lock._is_owned() or helpers:
             self._stage_along(table, rows, diff)
         else:  # as `writes` does; this is the way of every single change
+            change = table, rows, diff
             try:
                 with core.writing, core.lock:
-                    turn(core, self._stage, (table, rows, diff))
+                    commit(core, ChangeSet((change,)), self._stage, change, relation_of(table))
             finally:
                 if core.subscriptions.pending:
                     core.subscriptions.deliver()
@@ -230,7 +246,7 @@ class Transactions:
         else:
             outcome = core.runtime.step([changes])
             if outcome is not COMMITTED:
-                self._tell(outcome, [changes])
+                self.tell(outcome, [changes])
 
     @writes
     def commit_empty(self) -> None:
@@ -291,9 +307,9 @@ class Transactions:
         core = self._core
         if core.closed or core.runtime.dataflow.serving:
             core.changing()
-        self._tell(core.runtime.step(transactions), transactions)
+        self.tell(core.runtime.step(transactions), transactions)
 
-    def _tell(self, outcome: StepOutcome, transactions: list[ChangeSet]) -> None:
+    def tell(self, outcome: StepOutcome, transactions: list[ChangeSet]) -> None:
         """What a step changed is to be delivered; what went wrong is raised."""
         if outcome.changes:
             self._core.subscriptions.take(outcome.changes)
@@ -458,15 +474,19 @@ class Transaction:
 
     def open(self, take: bool = True) -> None:
         """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
-        core, transactions, me = self._core, self._core.transactions, get_ident()
+        core, me = self._core, get_ident()
+        transactions = core.transactions
         first = transactions.staged is None or transactions.staged_by != me
         try:
-            if take:
+            if take and not core.writing.acquire(False):
                 shield.acquire(core.writing)
             staged = transactions.staged if transactions.staged_by == me else None
             if staged is None:
                 self._before += ((take, 0, None),)
-                transactions.begin(self._into)
+                changes = ChangeSet() if self._into is None else self._into
+                if core.lock._is_owned():
+                    transactions.of_a_turn = changes
+                transactions.staged, transactions.staged_by = changes, me
             else:
                 self._before += ((take, len(staged), staged.offsets),)
         except BaseException:  # raised by another thread: this one may hold what it did not hold before
@@ -497,7 +517,7 @@ class Transaction:
                     transactions.accept(changes)
                 else:
                     with core.lock:
-                        turn(core, transactions.accept, (changes,))
+                        commit(core, changes, transactions.accept, (changes,))
         finally:
             self._before = self._before[:-1]  # no call between this and the release: there nothing is raised
             if taken:

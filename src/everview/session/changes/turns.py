@@ -114,14 +114,19 @@ def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], n
             else:
                 answer = function(*arguments, **named) if named else function(*arguments)
         except EverviewError as error:
-            core.unsettled = _follows_another(error)
-            if core.stop is not None:  # whatever it was that went wrong then
-                raise core.stop.error() from error
+            failed(core, error)
             raise
         core.unsettled = False
         return answer
     finally:
         shield.down(replaced)
+
+
+def failed(core: Core, error: EverviewError) -> None:
+    """A turn ends with one of our errors. If the call was to stop, that is what is told."""
+    core.unsettled = _follows_another(error)
+    if core.stop is not None:  # whatever it was that went wrong then
+        raise core.stop.error() from error
 
 
 def _follows_another(error: BaseException) -> bool:

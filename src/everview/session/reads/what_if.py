@@ -253,7 +253,7 @@ class WhatIf:
             relation = relation_of(table)
             if relation.dropped or how == "upsert" or (how == "insert" and (relation.key or catalog.defaults)):
                 return None
-            few = table._encoded_few(rows)
+            few = relation.codec.encode_few(rows)
             codes = relation.codec.encode(rows) if few is None else few
             staged.append((table, codes, 1 if how == "insert" else -1))
         return staged
