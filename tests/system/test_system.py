@@ -138,3 +138,19 @@ def test_sessions_in_shards_have_them_too() -> None:
         db.sql("CREATE TABLE t (x int); INSERT INTO t VALUES (1), (2); CREATE VIEW v AS SELECT x FROM t WHERE x > 1")
         assert db.sql("SELECT name FROM ev.views").rows() == [("v",)]
         assert db.sql("SELECT updates FROM ev.tables WHERE name = 't'").rows() == [(2,)]
+
+
+def test_merges_under_way_are_seen_until_they_are_done() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+        assert db.sql("SELECT * FROM ev.merges").rows() == []
+        seen: list[tuple[int, int]] = []
+        for size in (100_000, *[15_000] * 12):
+            t.insert({"x": range(len(seen), len(seen) + size)})
+            seen += db.sql("SELECT rows, done FROM ev.merges").rows()
+        assert seen and all(0 < done < rows and rows > 15_000 for rows, done in seen)
+        for i in range(1000):
+            if not db.sql("SELECT * FROM ev.merges").rows():
+                break
+            t.insert([(-1 - i,)])
+        assert db.sql("SELECT * FROM ev.merges").rows() == []

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everview.dataflow.operators import Operator
+from everview.kernels import make
+from everview.kernels.trace.merge import MERGE_AT_NEWER, MERGE_AT_OLDER, MERGE_END_NEWER, MERGE_END_OLDER
+from everview.kernels.trace.trace import TRACE_COUNT, TRACE_MERGES
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
+from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.inspect import upstream
 
 if TYPE_CHECKING:
@@ -47,6 +51,21 @@ def _arrangements(core: Core) -> Rows:
     for operator in _stateful(core):
         batches, updates, size = measure(operator)
         yield operator.number, operator.describe(), updates, size, batches, len(readers.get(operator.number, ()))
+
+
+def _merges(core: Core) -> Rows:
+    """Merges under way: large ones are done in pieces, some with each step."""
+    if not isinstance(core.runtime, EmbeddedRuntime):
+        return
+    for operator in _stateful(core):
+        assert operator.trace is not None
+        trace = operator.trace.address
+        merges = make.peek(trace, TRACE_MERGES)
+        for i in range(make.peek(trace, TRACE_COUNT) - 1):
+            if merge := make.peek(merges, i):
+                rows = make.peek(merge, MERGE_END_OLDER) + make.peek(merge, MERGE_END_NEWER)
+                done = make.peek(merge, MERGE_AT_OLDER) + make.peek(merge, MERGE_AT_NEWER)
+                yield operator.number, operator.describe(), i, rows, done
 
 
 def _readers(core: Core) -> dict[int, set[int]]:
@@ -139,6 +158,7 @@ PRESENT = (
         {"operator": int, "name": str, "updates": int, "bytes": int, "batches": int, "readers": int},
         _arrangements,
     ),
+    Relation("merges", {"operator": int, "name": str, "batch": int, "rows": int, "done": int}, _merges),
     Relation("arrangement_views", {"operator": int, "view": str}, _arrangement_views),
     Relation(
         "statistics",
