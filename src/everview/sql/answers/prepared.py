@@ -75,6 +75,9 @@ class Prepared:
                 self._values.drop()
             raise
         self._codec = Codec(tuple(self._types.values()), tuple(self._types), core.interner)
+        types, first = self._query.node.types, len(self._types)
+        self._result = Codec(types[first : self._query.width], self._query.names, core.interner)
+        self._whole = Codec(types[first:], ("",) * len(types[first:]), core.interner)
         self._asked.update((row, None) for row in core.transactions.present(self._values, None))
 
     @property
@@ -89,11 +92,10 @@ class Prepared:
         codes = repeated(columns[len(row) :], counts)
         query, width = self._query, len(self._query.names)
         if query.order:
-            rows = Codec(query.node.types[len(row) :], ("",) * len(codes), self._core.interner).decode_rows(codes)
+            rows = self._whole.decode_rows(codes)
             order = [(c - len(row), down) for c, down in query.order]
             codes = codes[:, in_order(rows, order, query.node.types[len(row) :])]
-        types = query.node.types[len(row) : query.width]
-        return Result(Codec(types, query.names, self._core.interner), np.ascontiguousarray(codes[:width]))
+        return Result(self._result, np.ascontiguousarray(codes[:width]))
 
     @writes
     def forget(self, *values: Any, **named: Any) -> None:
