@@ -168,3 +168,32 @@ def test_answered_at_once_as_message_by_message(kv: Running, monkeypatch: pytest
     assert sum(found is not None for found in taken) >= 9
     monkeypatch.setattr(at_once, "answer", lambda *_: None)
     assert answers() == quickly
+
+
+def test_look_ups_of_many_rows_and_values_that_are_missing(kv: Running) -> None:
+    """The short way of a second look-up: no row, some, copies of one, more than there is room for, NULLs."""
+    kv.do(lambda s: s.sql("CREATE TABLE bag (k int, v text, x double); CREATE INDEX bag_k ON bag (k)"))
+    rows = [(1, None, None), (2, "a", 1.5), (2, "a", 1.5), (2, "b", None), *((3, f"v{i}", i / 4) for i in range(700))]
+    kv.do(lambda s: s["bag"].insert(rows))
+    with psycopg.connect(kv.dsn, autocommit=True, prepare_threshold=0) as db:
+        for binary in (True, False):
+            with db.cursor(binary=binary) as cursor:
+                for key in (2, 0, 1, 2, 3, 2, 1, 0, 3):
+                    found = cursor.execute("SELECT x, v FROM bag WHERE k = %s", (key,)).fetchall()
+                    assert sorted(found, key=repr) == sorted(((x, v) for k, v, x in rows if k == key), key=repr)
+
+
+def test_shapes_of_statements_that_are_prepared_again(kv: Running) -> None:
+    """The bytes are the same, the statement is another one."""
+    client = Raw(kv.port, startup())
+    _until_ready(client)
+    for text, shown in ((b"SELECT v, k FROM kv WHERE k = $1", b"7"), (b"SELECT k, k FROM kv WHERE k = $1", b"7")):
+        parse = messages.message(b"P", b"s\0" + text + b"\0" + struct.pack(">hI", 1, 20))
+        client.socket.sendall(messages.message(b"C", b"Ss\0") + parse + messages.message(b"S"))
+        _until_ready(client)
+        first = []
+        for _ in range(3):
+            client.socket.sendall(_bound(struct.pack(">q", 7)))
+            first.append(_until_ready(client))
+        assert first[0] == first[1] == first[2] and shown in first[0]
+    client.close()

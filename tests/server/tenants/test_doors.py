@@ -336,3 +336,13 @@ def test_a_websocket_is_somebodys_and_ends_with_the_right(tenants: Tenants) -> N
                 text = str(await asyncio.wait_for(socket.recv(), 30))
 
     asyncio.run(main())
+
+
+def test_look_ups_that_are_prepared_count_for_the_rate(tenants: Tenants) -> None:
+    tenants.sql("CREATE TABLE open (k int PRIMARY KEY, v text); INSERT INTO open VALUES (1, 'one')")
+    tenants.sql("GRANT SELECT ON open TO bob")
+    tenants.sql("ALTER ROLE bob QUOTA (rate 30)")
+    exceeded = pytest.raises(psycopg.errors.ConfigurationLimitExceeded)
+    with tenants.psycopg("bob", prepare_threshold=0) as db, db.cursor() as cursor, exceeded:
+        for _ in range(1000):
+            cursor.execute("SELECT v FROM open WHERE k = %s", (1,))

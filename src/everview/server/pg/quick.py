@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from everview.sql.select.query import Query
     from everview.sql.statements import Statements
 
-_ROOM = array("q", bytes(8 * 2048))
-"""Where the rows of a look-up are put, on the event loop."""
+_ROOM = 512
+"""Words for the rows of a look-up of a few."""
 
 _SAMPLES: dict[str, Any] = {"int": 1, "str": "", "date": dt.date(2000, 1, 1)}
 """Kinds of parameters that are taken, with a value to look at the plan with."""
@@ -66,6 +66,8 @@ class Quick:
     result: Codec
     allowed: tuple[int, Principal | None] = (0, None)
     """for whom it was prepared, and which rights there were: any change of those has it bound again"""
+    room: array[int] = field(default_factory=lambda: array("q", bytes(8 * _ROOM)), compare=False, repr=False)
+    """where `few` has the kernel put rows; in a turn"""
 
     def answer(self, given: Given, who: Principal | None) -> Result | None:
         """The rows, for whoever asks; None if this is not the way, or not now: a step is under way."""
@@ -113,10 +115,10 @@ class Quick:
             if core.unsettled or core.stop is not None or core.transactions.queued or not self._fit(who):
                 return None
             for place, code in enumerate(start):
-                _ROOM[place] = code
+                self.room[place] = code
             arrangement = self.arrangement
-            rows = find(arrangement.trace.address, len(start), core.runtime.dataflow.time, _ROOM)
-            return None if rows < 0 else _ROOM[: rows * (arrangement.cols + 1)].tolist()
+            rows = find(arrangement.trace.address, len(start), core.runtime.dataflow.time, self.room)
+            return None if rows < 0 else self.room[: rows * (arrangement.cols + 1)].tolist()
         finally:
             core.lock.release()
 
@@ -140,6 +142,8 @@ def quick(sql: Statements, session: Session, text: str, given: Given) -> Quick |
     samples = {name: _SAMPLES.get(t.kind) for name, t in given.known.items()}
     if not samples or any(v is None for v in samples.values()) or not isinstance(core.runtime, EmbeddedRuntime):
         return None
+    if (who := core.access.acting()) is not None and core.access.limits(who.role):
+        return None  # what somebody may have so much of is counted on the long way
     statement = next(reading.statements(text, lambda: sql.dialect), None)
     if statement is None or statement.first != "SELECT" or statement.notes.as_of is not None:
         return None
