@@ -82,3 +82,17 @@ def test_nan_is_a_row_like_any_other(db: ev.Session) -> None:
     assert expression.holds([("t", gone[0])])
     assert expression.probability({"t": {gone[0]: 0.5}}) == 0.5
     assert float(view.probability((1,), {"t": {gone[0]: 0.5}})) == 0.5
+
+
+def test_a_recursion_is_called_by_the_view_that_it_is_in(db: ev.Session) -> None:
+    db.sql("CREATE TABLE person (id int, boss int)")
+    db.sql("INSERT INTO person VALUES (1, NULL), (2, 1), (3, 2)")
+    db.sql(
+        "CREATE VIEW chain AS WITH RECURSIVE c(id, top) AS (SELECT id, id FROM person WHERE boss IS NULL "
+        "UNION SELECT p.id, c.top FROM person p JOIN c ON p.boss = c.id) SELECT * FROM c"
+    )
+    db.sql("CREATE VIEW sizes AS SELECT top, count(*) AS n FROM chain GROUP BY top")
+    view: Any = db["sizes"]
+    told = str(view.why((1, 3)))
+    assert "chain's recursion(2, 1)" in told and "sizes's recursion" not in told
+    assert "chain's recursion(2, 1)" in str(db.sql("EXPLAIN WHY SELECT * FROM chain WHERE id = 2"))

@@ -92,13 +92,24 @@ class Names:
         return self._tables[node]
 
     def recursion(self, node: plan.LoopResult) -> Named:
-        """A loop's rows: by the view that it is, or as a part of the view that is asked about."""
+        """A loop's rows: by the view that it is, or as a part of the smallest view around it."""
         found = self._view(node)
         if found is None:
             which = f" {node.index + 1}" if len(node.loop.bodies) > 1 else ""
-            name = self.own.name
-            found = self._views[node] = Named(f"{name}'s recursion{which}", (), "loop")
+            found = self._views[node] = Named(f"{self._around(node).name}'s recursion{which}", (), "loop")
         return found
+
+    def _around(self, loop: plan.LoopResult) -> Named:
+        """The view of those that the one asked about reads, or itself, that a loop is a part of."""
+        around = self.own
+        fewest = 0
+        for node in self.node.walk():
+            if node is self.node or (named := self._view(node)) is None:
+                continue
+            parts = set(node.walk())
+            if loop in parts and (not fewest or len(parts) < fewest):
+                around, fewest = named, len(parts)
+        return around
 
     def text(self, node: plan.Node) -> str:
         """What a step does."""
