@@ -13,6 +13,7 @@ nothing of it can be dropped unnoticed:
     strong      the least node of those that reach each other: strong components, not all pairs
     trimming    edges trimmed down to strong components: with hashes as labels, small ones first
     outer       an outer join of which only the kept side is read, and that doubles none of its rows, is that side
+    itself      a join of rows with themselves on what identifies them is those rows
     groups      an aggregate over groups of one row each is that row
     either      a join on `a = b OR c = d` is two joins
 
@@ -28,15 +29,17 @@ from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass
 
 from everview.plan.narrowed_loops import narrowed
-from everview.plan.nodes import Node, Table
+from everview.plan.nodes import Node
 from everview.plan.rewrites.backwards import with_backward_searches
 from everview.plan.rewrites.constants import without_constants
 from everview.plan.rewrites.either import without_either
 from everview.plan.rewrites.filters import with_early_filters
 from everview.plan.rewrites.groups import without_single_groups
+from everview.plan.rewrites.itself import without_joins_of_itself
 from everview.plan.rewrites.outer import without_unread_joins
 from everview.plan.rewrites.strong import with_strong_components
 from everview.plan.rewrites.trimming import with_hashed_labels
+from everview.plan.rewrites.walking import tables
 
 Rewrite = Callable[[Node, Container[Node]], Node]
 
@@ -48,6 +51,7 @@ REWRITES: dict[str, Rewrite] = {
     "strong": with_strong_components,
     "trimming": with_hashed_labels,
     "outer": without_unread_joins,
+    "itself": without_joins_of_itself,
     "groups": without_single_groups,
     "either": without_either,
 }
@@ -56,7 +60,7 @@ REWRITES: dict[str, Rewrite] = {
 WRITTEN = ("filters", "narrowed")
 """Those that are written into a view's plan."""
 
-BEFORE, AFTER = ("constants", "backwards", "strong", "trimming", "outer"), ("groups", "either")
+BEFORE, AFTER = ("constants", "backwards", "strong", "trimming", "outer", "itself"), ("groups", "either")
 """Those of building a view: before loops and columns are looked at, and after."""
 
 DONE = {
@@ -68,6 +72,7 @@ DONE = {
     "strong": "nodes that reach each other are strong components, not pairs",
     "trimming": "edges are trimmed down to strong components by labels without an order",
     "outer": "an outer join is left out: nobody reads its other side, and it doubles no row",
+    "itself": "a join of rows with themselves, on what identifies them, is left out",
     "groups": "an aggregate is left out: its groups are single rows",
 }
 
@@ -89,7 +94,7 @@ def simplified(
 
     >>> from everview.expr.functions import call
     >>> from everview.expr.nodes import ColumnRef, Literal
-    >>> from everview.plan.nodes import Aggregate, Filter, Reduce
+    >>> from everview.plan.nodes import Aggregate, Filter, Reduce, Table
     >>> from everview.types import INT
     >>> sales = Table(0, (INT, INT))
     >>> totals = Reduce(sales, (0,), (Aggregate("sum", 1, INT),))
@@ -111,8 +116,4 @@ def simplified(
 def rewritten_plan(node: Node, arranged: Container[Node], only: Collection[str] = WRITTEN) -> Node:
     """The plan that a view is stored with: it reads the same tables as what was written, so that it depends on them."""
     found, _ = simplified(node, arranged, only)
-    return found if found is node or _tables(found) == _tables(node) else node
-
-
-def _tables(node: Node) -> set[Node]:
-    return {n for n in node.walk() if isinstance(n, Table)}
+    return found if found is node or tables(found) == tables(node) else node

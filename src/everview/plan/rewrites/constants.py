@@ -5,11 +5,13 @@
     t LEFT JOIN u ... WHERE u.x=3   the half that fills up with NULL is nothing, so it is an inner join
 
 NULL as a condition is never true. What depends on nothing is nothing: joins with it, aggregates of it. Expressions of
-constants are computed when SQL is read, since text has to be read with the session's dictionary.
+constants are computed when SQL is read, since text has to be read with the session's dictionary; comparisons of them
+also here, because conditions become some below projections.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Container
 
 from everview.expr.functions import conjunction, conjuncts
@@ -81,9 +83,27 @@ def folded(expr: Expr) -> Expr:
     if expr.op in STRICT and any(isinstance(a, Literal) and a.value is None for a in expr.args):
         others = [a for a in expr.args if not isinstance(a, Literal)]
         return Literal(BOOL.optional(), None) if not any(isinstance(a, Call) for a in others) else expr
+    if expr.op in STRICT and all(isinstance(a, Literal) for a in expr.args):
+        return _compared(expr)
     if expr.op in ("is_null", "is_not_null") and isinstance(expr.args[0], Literal):
         return TRUE if (expr.args[0].value is None) == (expr.op == "is_null") else FALSE
     return expr
+
+
+def _compared(expr: Call) -> Expr:
+    """A comparison of two constants, which conditions become below a projection of constants. Texts have an order of
+    their own, and floats are compared by the machine.
+
+    >>> from everview.types import INT
+    >>> folded(Call(BOOL, "lt", (Literal(INT, 1), Literal(INT, 2)))) == TRUE
+    True
+    """
+    a, b = expr.args
+    assert isinstance(a, Literal) and isinstance(b, Literal)
+    kinds = {a.type.kind, b.type.kind}
+    if len(kinds) > 1 or not (kinds <= {"int", "bool"} or (kinds == {"str"} and expr.op in ("eq", "ne"))):
+        return expr
+    return TRUE if getattr(operator, expr.op)(a.value, b.value) else FALSE
 
 
 def _joined(expr: Call, a: Expr, b: Expr) -> Expr:

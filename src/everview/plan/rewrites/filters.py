@@ -27,8 +27,8 @@ from dataclasses import replace
 from everview.expr.functions import conjunction, conjuncts
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.rewrites.constants import TRUE, folded
-from everview.plan.rewrites.walking import empty, everywhere, never_fails, readers
+from everview.plan.rewrites.constants import FALSE, TRUE, folded
+from everview.plan.rewrites.walking import empty, everywhere, never_fails, readers, tables
 from everview.plan.windows import Window
 
 THROUGH = plan.Project | plan.Union | plan.Negate | plan.Threshold | plan.Reduce | plan.TopK | Window | plan.Join
@@ -56,14 +56,19 @@ def with_early_filters(node: plan.Node, arranged: Container[plan.Node] = ()) -> 
     True
     """
     shared = {n for n, count in readers(node).items() if count > 1 and not _of_a_table(n)}
-    down = _Down(arranged, shared)
-    return everywhere(node, down.changed, arranged)
+    found = everywhere(node, _Down(arranged, shared).changed, arranged)
+    if found is node or tables(found) == tables(node):
+        return found
+    return everywhere(node, _Down(arranged, shared, naming=True).changed, arranged)
 
 
 class _Down:
-    def __init__(self, arranged: Container[plan.Node], shared: Container[plan.Node]) -> None:
+    """Takes conditions down. `naming`: what no row passes is still named, because a view depends on all it reads."""
+
+    def __init__(self, arranged: Container[plan.Node], shared: Container[plan.Node], *, naming: bool = False) -> None:
         self.arranged = arranged
         self.shared = shared
+        self.naming = naming
         self.left = MOST_NODES
 
     def changed(self, node: plan.Node) -> plan.Node:
@@ -89,7 +94,7 @@ class _Down:
         """The rows of a node that pass conditions."""
         tested = [c for c in (folded(c) for c in tested) if c != TRUE]
         if _never(tested):
-            return empty(node.types)
+            return plan.Filter(node, FALSE) if self.naming else empty(node.types)
         if not tested:
             return node
         self.left -= 1

@@ -40,6 +40,11 @@ def readers(root: plan.Node) -> Counter[plan.Node]:
     return Counter(child for node in root.walk() for child in node.children())
 
 
+def tables(root: plan.Node) -> set[plan.Node]:
+    """The tables that a plan names."""
+    return {node for node in root.walk() if isinstance(node, plan.Table)}
+
+
 def never_fails(expr: Expr) -> bool:
     """Whether an expression has a value for every row, and asks nobody else for it.
 
