@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.errors import PlanError, did_you_mean
+from everview.expr import functions
 from everview.expr.common_types import NUMBERS, NoMatch
 from everview.expr.functions import check_pattern
 from everview.expr.library import LIBRARY, figures, formats
@@ -23,7 +24,7 @@ from everview.expr.texts import RowFailure
 from everview.sql.scalar import borrowed, constants
 from everview.sql.scalar.typedcalls import CALLS
 from everview.sql.text.callnames import SCALARS, TABLES, all_names
-from everview.types import INT, TIMESTAMP
+from everview.types import INT, TIMESTAMP, TIMESTAMPTZ, DataType
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -44,6 +45,8 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
 def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
     """A function of the library; errors have the name that was written."""
     args = [scalars.bind(a) for a in given]
+    if any(a.type.kind == "timestamptz" for a in args) and not _fits(LIBRARY[op], args):
+        args = [scalars.local(a) for a in args]  # as the session's clocks show it
     return called(op, _coerced(LIBRARY[op], args, given, scalars), at, scalars)
 
 
@@ -156,19 +159,32 @@ def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:
             f"{name} needs some days, hours, minutes or seconds",
             "date_trunc has months",
         )
-    given = node.expressions[1:]
-    moments = [scalars.bind(g) for g in given]
-    args = _coerced(LIBRARY["date_bin"], [Literal(INT, microseconds), *moments], [stride, *given], scalars)
-    origin = [] if len(given) == 2 else [constants.text_as(ORIGINS[name], TIMESTAMP, node, scalars.source)]
-    return called("date_bin", [*args, *origin], node, scalars)
+    return _binned(node, [Literal(INT, microseconds), *map(scalars.bind, node.expressions[1:])], scalars)
 
 
 def _date_bin_of_rows(node: exp.Anonymous, scalars: Scalars) -> Expr:
     """date_bin with an interval that is computed"""
-    given = list(node.expressions)
-    args = _coerced(LIBRARY["date_bin"], [scalars.bind(g) for g in given], given, scalars)
-    origin = [] if len(given) == 3 else [constants.text_as(ORIGINS[node.name.lower()], TIMESTAMP, node, scalars.source)]
-    return called("date_bin", [*args, *origin], node, scalars)
+    return _binned(node, [scalars.bind(g) for g in node.expressions], scalars)
+
+
+def _binned(node: exp.Anonymous, args: list[Expr], scalars: Scalars) -> Expr:
+    """date_bin with an interval, a moment and perhaps an origin. Bins of a timestamptz are counted in UTC."""
+    if len(args) == 2:
+        args.append(constants.text_as(ORIGINS[node.name.lower()], TIMESTAMP, node, scalars.source))
+    zoned = args[1].type.kind == "timestamptz"
+    if zoned:
+        if len(node.expressions) == 3:
+            args[2] = scalars.absolute(_quoted(args[2], TIMESTAMPTZ, node.expressions[2], scalars))
+        args[1:] = [functions.cast(a, TIMESTAMP) for a in args[1:]]
+    made = called("date_bin", _coerced(LIBRARY["date_bin"], args, node.expressions, scalars), node, scalars)
+    return functions.cast(made, TIMESTAMPTZ) if zoned else made
+
+
+def _quoted(value: Expr, target: DataType, at: exp.Expr, scalars: Scalars) -> Expr:
+    """A quoted constant as a value of a type; others as they are."""
+    if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None:
+        return constants.text_as(str(value.value), target, at, scalars.source)
+    return value
 
 
 def _age(node: exp.Anonymous, scalars: Scalars) -> Expr:

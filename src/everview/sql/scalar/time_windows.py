@@ -22,7 +22,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
 from everview.sql.text.notes import SESSION
 from everview.sql.text.places import SqlError
-from everview.types import INT, TIMESTAMP
+from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -42,13 +42,23 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr:
         raise scalars.source.error(node, "E_ARITY", f"{name}(ts, INTERVAL '1 hour' [, offset])")
     size = length(args[1], scalars)
     if name == "tumble_end":
-        start = scalars.bind(exp.Anonymous(this="tumble_start", expressions=args))
-        return moved(start, steps(size))
+        start = scalars.bind(exp.Anonymous(this="tumble_start", expressions=args))  # which may be grouped by
+        return again(start, moved(functions.cast(start, TIMESTAMP), steps(size)))
     moment = scalars.bind(args[0])
-    if moment.type.kind not in ("date", "timestamp"):
+    return again(moment, begin(plain(moment, args[0], scalars), size, offset(args, 2, scalars)))
+
+
+def plain(moment: Expr, at: exp.Expr, scalars: Scalars) -> Expr:
+    """The time of a window as a timestamp; a timestamptz in UTC, where windows begin whatever the session's zone is."""
+    if moment.type.kind not in ("date", "timestamp", "timestamptz"):
         what = f"the time of a window is a date or timestamp, not {moment.type!r}"
-        raise scalars.source.error(args[0], "E_TYPE", what)
-    return begin(functions.cast(moment, TIMESTAMP), size, offset(args, 2, scalars))
+        raise scalars.source.error(at, "E_TYPE", what)
+    return functions.cast(moment, TIMESTAMP)
+
+
+def again(given: Expr, bound: Expr) -> Expr:
+    """The beginning or end of a window as what the time of the window was given as."""
+    return functions.cast(bound, TIMESTAMPTZ) if given.type.kind == "timestamptz" else bound
 
 
 def refused(node: exp.Anonymous, scalars: Scalars) -> SqlError:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import joins
@@ -26,10 +25,10 @@ from everview.plan.nodes import Constant, Filter, Join, Node, Project
 from everview.plan.windows import TO_PEERS, Window, WindowCall
 from everview.sql.clock import watermarks
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.scalar.time_windows import begin, length, moved, offset, steps
+from everview.sql.scalar.time_windows import again, begin, length, moved, offset, plain, steps
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.select.table_functions import TableCall
-from everview.types import INT, TIMESTAMP
+from everview.types import INT
 
 if TYPE_CHECKING:
     from everview.sql.select.query import Compiler, Env
@@ -49,11 +48,8 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     table = _table(compiler, call_.args[0], env)
     scope = Scope(table, compiler.source)
     scalars = Scalars(compiler, scope, env)
-    moment = scalars.bind(_described(call_.args[1]))
-    if moment.type.kind not in ("date", "timestamp"):
-        what = f"the time of a window is a date or timestamp, not {moment.type!r}"
-        raise compiler.source.error(call_.args[1], "E_TYPE", what)
-    moment = functions.cast(moment, TIMESTAMP)
+    given = scalars.bind(_described(call_.args[1]))
+    moment = plain(given, call_.args[1], scalars)
     node = table.node
     if moment.type.nullable:
         node = Filter(node, call("is_not_null", moment))
@@ -61,6 +57,9 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     if compiler.standing and compiler.source.notes.emit_at is not None:
         compiler.emitted = True
         made = watermarks.closed(compiler, made, node, moment, ends(), call_.name == "session", call_.node)
+    if given.type.kind == "timestamptz":
+        *columns, start, end = joins.refs(made.types)
+        made = Project(made, (*columns, again(given, start), again(given, end)))
     return Relation(made, (*table.fields, Field("window_start"), Field("window_end")))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import TokenType, exp
@@ -36,6 +36,21 @@ _READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *CALLS, *LISTS}
 def _json_operator(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
     """j -> key: the key stays an expression, which sqlglot would make a path of."""
     return lambda self, this, key: self.expression(kind(this=this, expression=key))
+
+
+def _arrow(self: Any, names: list[exp.Expr]) -> exp.Expr:
+    """j -> 'a' as an argument is JSON's operator; a function of elements speaks of them: x -> x + 1, x -> true."""
+    in_brackets = self._tokens[self._index - 2].token_type is TokenType.R_PAREN
+    start, first = self._index - (4 if in_brackets else 2), self._curr
+    function: exp.Expr = Postgres.Parser.LAMBDAS[TokenType.ARROW](self, names)
+    meant = {name.name.lower() for name in names}
+    spoken_of = any(name.name.lower() in meant for name in function.this.find_all(exp.Identifier))
+    if len(names) > 1 or spoken_of or first.token_type in (TokenType.TRUE, TokenType.FALSE, TokenType.NULL):
+        return function
+    self._retreat(start)
+    nulls = self._parse_respect_or_ignore_nulls
+    found: exp.Expr = self._parse_limit(nulls(self._parse_order(nulls(self._parse_disjunction()))))
+    return found
 
 
 def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
@@ -92,6 +107,8 @@ class Everview(Postgres):
             TokenType.ARROW: _json_operator(exp.JSONExtract),
             TokenType.DARROW: _json_operator(exp.JSONExtractScalar),
         }
+
+        LAMBDAS: ClassVar = {**Postgres.Parser.LAMBDAS, TokenType.ARROW: _arrow}
 
         def _parse_disjunction(self) -> exp.Expr | None:
             """A constant alone between commas is itself: thousands of them need not go down all levels of operators."""
