@@ -130,6 +130,12 @@ SPARK: list[tuple[str, list[tuple[Any, ...]]]] = [
         "SELECT a, filter(array(3, a, 2), x -> x > a), transform(array(9, a), (x, i) -> x * 10 + i) FROM i",
         [(1, [3, 2], [90, 11]), (2, [3], [90, 21])],
     ),
+    (
+        "SELECT a, concat(array(a), array(7, a)), concat(array(a), cast(NULL AS array<int>)) FROM i",
+        [(1, [1, 7, 1], None), (2, [2, 7, 2], None)],
+    ),
+    ("SELECT dateadd(DAY, a, date '2022-02-25') FROM i", [(D(2022, 2, 26),), (D(2022, 2, 27),)]),
+    ("SELECT dateadd(YEAR, 1, date '2022-02-25'), a FROM i WHERE a = 1", [(D(2023, 2, 25), 1)]),
     ("SELECT filter(cast(NULL AS array<int>), x -> true), a FROM i WHERE a = 1", [(None, 1)]),
     # -128Y was NULL, a text out of range the smallest number, TRY_CAST cut '1.5'
     (
@@ -242,6 +248,9 @@ def test_now_is_read_once_in_a_statement(db: Session) -> None:
         ("SELECT sum(a) OVER (ORDER BY a RANGE '1 day'::interval PRECEDING) FROM i", "E_TYPE", "is no distance"),
         ("SELECT interval '1 day 2:03' hour", "E_UNSUPPORTED", "more than whole hours"),
         ("SHOW TABLES AS OF 1", "E_UNSUPPORTED", "only a SELECT"),
+        ("SELECT * REPLACE (i.a + 1 AS a) FROM i JOIN i AS j ON true", "E_AMBIGUOUS", "several columns a"),
+        ("USE public", "E_UNSUPPORTED", "SET search_path"),
+        ("CREATE DATABASE d", "E_UNSUPPORTED", "CREATE DATABASE is not supported"),
         ("SELECT 1 AS a UNION SELECT 'x'", "E_TYPE", "'x' is not a valid int"),
         ("SELECT * FROM (SELECT 1 AS a INTO o) AS q", "E_UNSUPPORTED", "INTO makes a table"),
     ],
@@ -505,3 +514,17 @@ def test_setval_of_a_query(db: Session) -> None:
         with pytest.raises(ev.EverviewError) as caught:
             db.sql(text)
         assert caught.value.code == code, text
+
+
+@pytest.mark.parametrize("dialect", ["spark", "mysql"])
+def test_databases_are_schemas(db: Session, dialect: str) -> None:
+    db.sql(f"SET dialect = '{dialect}'")
+    db.sql("CREATE DATABASE shop; CREATE DATABASE IF NOT EXISTS shop; USE shop; CREATE TABLE q (a int); USE public")
+    db.sql("INSERT INTO shop.q VALUES (1)")
+    assert db.sql("SELECT a FROM shop.q").rows() == [(1,)]
+    with pytest.raises(ev.PlanError, match="there is no table or view q"):
+        db.sql("SELECT a FROM q")
+    with pytest.raises(ev.PlanError, match="there is no schema shops"):
+        db.sql("USE shops")
+    db.sql("DROP DATABASE shop CASCADE")
+    assert "shop.q" not in db

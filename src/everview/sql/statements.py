@@ -613,6 +613,7 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.TruncateTable: changes.truncate,
     exp.Merge: merging.merge,
     exp.Set: Statements.set_plan,
+    exp.Use: schemas.use,
     exp.Transaction: Statements.begin,
     exp.Commit: Statements.commit,
     exp.Rollback: Statements.rollback,

@@ -227,7 +227,40 @@ def similar(pattern: str, escape: str = "\\") -> str:
     return f"^(?:{result})$"
 
 
+def like(text: str, pattern: str, escape: str = "\\") -> bool:
+    """Whether a text is like a pattern: % is any letters, _ is one, and what follows the escape is itself. It takes no
+    more steps than text and pattern have letters, multiplied.
+
+    >>> like("a%c", r"a\\%_"), like("abc", r"a\\%_"), like("mississippi", "%s%pi")
+    (True, False, True)
+    """
+    wanted: list[str] = []
+    letters = iter(pattern)
+    for letter in letters:
+        if escape and letter == escape:
+            following = next(letters, None)
+            if following is None:
+                raise RowFailure(ERROR_DOMAIN)
+            wanted.append(following)
+        else:
+            wanted.append({"%": "many", "_": "one"}.get(letter, letter))
+    at = place = 0
+    back, resumed = -1, 0
+    while at < len(text):
+        if place < len(wanted) and wanted[place] == "many":
+            back, resumed, place = place, at, place + 1
+        elif place < len(wanted) and wanted[place] in ("one", text[at]):
+            at, place = at + 1, place + 1
+        elif back >= 0:  # let the last % have one letter more
+            resumed += 1
+            at, place = resumed, back + 1
+        else:
+            return False
+    return all(w == "many" for w in wanted[place:])
+
+
 _add = SHELF.add
+_add("like_pattern", "text text [text] -> bool", like, "whether a is like the pattern b, with the escape c")
 _add(
     "regexp_replace",
     "text text text [text] -> text|text text text int [int] [text] -> text",

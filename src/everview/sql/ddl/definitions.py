@@ -51,7 +51,7 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     kind = str(node.args.get("kind")).upper()
     if kind == "TYPE":
         return settings.create_type(sql, node, source)
-    if kind == "SCHEMA":
+    if kind == "SCHEMA" or (kind == "DATABASE" and source.dialect in schemas.DATABASES):
         return schemas.create(sql, node, source)
     if kind == "SEQUENCE":
         return sequences.create(sql, node, source)
@@ -347,7 +347,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         return defined.drop(sql, node, source)
     if kind == "TYPE":
         return settings.drop_type(sql, node, source)
-    if kind == "SCHEMA":
+    if kind == "SCHEMA" or (kind == "DATABASE" and source.dialect in schemas.DATABASES):
         return schemas.drop(sql, node, source)
     if kind == "SEQUENCE":
         return sequences.drop(sql, node, source)

@@ -108,6 +108,25 @@ def set_path(sql: Statements, statement: reading.Statement) -> None:
     sql.core.search_path = tuple(path)
 
 
+DATABASES = ("databricks", "hive", "mysql", "spark", "spark2")
+"""Dialects in which a database is what others call a schema."""
+
+
+def use(sql: Statements, node: exp.Use, source: Source) -> Do:
+    """USE s: SET search_path = s, where schemas are called databases"""
+    if source.dialect not in DATABASES:
+        raise source.refuse(node, "USE is for dialects whose schemas are databases", "SET search_path = s")
+    there, name = [PUBLIC, "default", *made(sql.core)], _name(node.this, source)
+    schema = names.spelled(name, there)
+    if schema not in there:
+        raise source.error(node.this, "E_NAME", f"there is no schema {name}", _hint(name, there))
+
+    def do() -> None:
+        sql.core.search_path = (PUBLIC if schema == "default" else schema,)
+
+    return do
+
+
 def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     """CREATE SCHEMA [IF NOT EXISTS] s"""
     name = _name(node.this, source)
@@ -159,7 +178,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
 
 
 def _name(target: exp.Expr, source: Source) -> str:
-    schema = target.args.get("db")
+    schema = target.args.get("db") or (target.args.get("this") if source.dialect in DATABASES else None)
     if not isinstance(schema, exp.Expr) or not schema.name or "." in schema.name or target.args.get("catalog"):
         raise source.error(target, "E_SYNTAX", "the schema's name is expected here", "CREATE SCHEMA name")
     return schema.name

@@ -167,6 +167,10 @@ JAVA = ("hive", "spark", "spark2", "databricks")
 """Dialects whose templates of moments are Java's, and whose dates moved by days and months stay dates."""
 
 
+TRANSLATED = "everview translated"
+"""Marks what stands for a function of another dialect: Spark's dateadd(DAY, 1, d) is a timestamp, d + INTERVAL no."""
+
+
 def whole_days(scalars: Scalars, day: Expr, by: exp.Interval, sign: int) -> Expr | None:
     """A date moved by months and days, which is a date in Spark; None if that is not what is asked for."""
     if scalars.source.dialect not in JAVA or day.type.kind != "date" or not isinstance(by.this, exp.Literal):

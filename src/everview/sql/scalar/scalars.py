@@ -220,6 +220,7 @@ class Scalars(TypedScalars):
                 parts.understood(part)
         if "start" in node.meta:
             found.meta.setdefault("start", node.meta["start"])
+        found.meta[moment_forms.TRANSLATED] = True
         return found
 
     def no_argument(self, node: exp.Expr) -> SqlError:
@@ -285,7 +286,7 @@ class Scalars(TypedScalars):
             a = self.bind(left)
             if a.type.kind == "str":  # a quoted moment
                 return self._moved(a, right, 1)
-            day = moment_forms.whole_days(self, a, right, 1)
+            day = None if moment_forms.TRANSLATED in node.meta else moment_forms.whole_days(self, a, right, 1)
             if day is not None:
                 return day
             b = self.bind(right)
@@ -305,7 +306,8 @@ class Scalars(TypedScalars):
             a = self.bind(node.this)
             if a.type.kind == "str":
                 return self._moved(a, node.expression, -1)
-            day = moment_forms.whole_days(self, a, node.expression, -1)
+            is_ours = moment_forms.TRANSLATED in node.meta
+            day = None if is_ours else moment_forms.whole_days(self, a, node.expression, -1)
             if day is not None:
                 return day
             b = self.bind(node.expression)

@@ -11,19 +11,53 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql.scalar import calls
 from everview.sql.scalar.forms import Forms
-from everview.types import INT, STR
+from everview.types import BOOL, INT, STR
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
 
 
 def on_like(scalars: Scalars, node: exp.Like, escape: str = "\\") -> Expr:
+    """x LIKE pattern: a constant is compiled, another pattern is read row by row"""
+    if isinstance(node.expression, (exp.Any, exp.All)):
+        return _like_each(scalars, node, escape)
     value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
-    if not isinstance(pattern, Literal) or pattern.type.kind != "str":
-        raise scalars.source.error(node.expression, "E_LITERAL", "the pattern of LIKE must be a constant text")
     if isinstance(node, exp.ILike):
-        value, pattern = scalars.call("lower", value), Literal(STR, pattern.value.lower())
+        value = scalars.call("lower", value)
+    if not isinstance(pattern, Literal):
+        if pattern.type.kind != "str" or value.type.kind != "str":
+            kinds = f"{value.type!r} and {pattern.type!r}"
+            raise scalars.source.error(node.expression, "E_TYPE", f"LIKE compares texts, not {kinds}", "cast them")
+        pattern = scalars.call("lower", pattern) if isinstance(node, exp.ILike) else pattern
+        return calls.called("like_pattern", [value, pattern, Literal(STR, escape)], node, scalars)
+    if pattern.value is None:
+        return Literal(BOOL.optional(), None)
+    if pattern.type.kind != "str":
+        raise scalars.source.error(node.expression, "E_LITERAL", "the pattern of LIKE must be a text")
+    if isinstance(node, exp.ILike):
+        pattern = Literal(STR, pattern.value.lower())
     return scalars.call("like", value, Literal(STR, _with_backslashes(pattern.value, escape)))
+
+
+def _like_each(scalars: Scalars, node: exp.Like, escape: str) -> Expr:
+    """x [NOT] LIKE ANY | ALL (a, b): one comparison with each of them"""
+    some = isinstance(node.expression, exp.Any)
+    listed = node.expression.this
+    while isinstance(listed, exp.Paren):
+        listed = listed.this
+    if isinstance(listed, (exp.Tuple, exp.Array)) and listed.expressions:
+        given = listed.expressions
+    elif isinstance(listed, exp.Literal):
+        given = [listed]
+    else:
+        raise scalars.source.refuse(node, "LIKE ANY and ALL take a list", "x LIKE ANY ('a%', 'b%')")
+    each = [on_like(scalars, type(node)(this=node.this, expression=one), escape) for one in given]
+    if node.args.get("negate"):  # all of it is negated then: NOT LIKE ALL is like none of them
+        some = not some
+    found = each[0]
+    for one in each[1:]:
+        found = scalars.call("or" if some else "and", found, one)
+    return found
 
 
 def on_ilike(scalars: Scalars, node: exp.ILike) -> Expr:
@@ -44,13 +78,33 @@ def on_dpipe(scalars: Scalars, node: exp.DPipe) -> Expr:
     return scalars.joined(a, b, node) or scalars.call("concat", _as_text(scalars, a), _as_text(scalars, b))
 
 
+PRINTING = ("postgres", "redshift", "materialize", "risingwave")
+"""Dialects whose concat prints arrays; elsewhere it makes one of them."""
+
+
 def on_concat(scalars: Scalars, node: exp.Concat) -> Expr:
-    texts = [_printed(scalars, scalars.bind(x)) for x in node.expressions]
+    given = [scalars.bind(x) for x in node.expressions]
+    if scalars.source.dialect not in PRINTING and any(g.type.kind == "array" for g in given):
+        return _one_array(scalars, node, given)
+    texts = [_printed(scalars, g) for g in given]
     if not node.args.get("coalesce"):
         return scalars.call("concat", *texts)
     return scalars.call(
         "concat", *(scalars.call("coalesce", t, Literal(STR, "")) if t.type.nullable else t for t in texts)
     )
+
+
+def _one_array(scalars: Scalars, node: exp.Concat, given: list[Expr]) -> Expr:
+    """concat(array, array) of Spark, DuckDB and others; NULL makes it NULL, or is passed over, as with texts"""
+    passed_over = bool(node.args.get("coalesce"))
+    if any(g.type.kind != "array" for g in given):
+        raise scalars.source.error(node, "E_TYPE", "concat takes arrays, or none of them", "array_append(a, x)")
+    found, nulls = given[0], [scalars.call("is_null", g) for g in given if g.type.nullable and not passed_over]
+    for one in given[1:]:
+        found = scalars.call("array_concat", found, one)
+    for null in nulls:
+        found = scalars.call("case", null, Literal(found.type.optional(), None), found)
+    return found
 
 
 def _printed(scalars: Scalars, value: Expr) -> Expr:

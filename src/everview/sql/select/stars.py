@@ -36,4 +36,7 @@ def _each(star: exp.Expr, part: str, found: Outputs, scalars: Scalars) -> Sequen
         name = item.alias if part == "replace" else about.name
         if name.lower() not in [n.lower() for n in have]:
             raise scalars.source.error(item, "E_COLUMN", f"* has no column {name}", did_you_mean(name, have))
+        if part != "except_" and [n.lower() for n in have].count(name.lower()) > 1:
+            what = f"* has several columns {name}"
+            raise scalars.source.error(item, "E_AMBIGUOUS", what, "say which table's *: t.* REPLACE (...)")
     return items

@@ -9,6 +9,7 @@ _INSIDE = {
     "epoch_to_timestamp",
     "parse_timestamp",
     "regexp_substring",
+    "like_pattern",
     "extract_more",
     "trunc_more",
     "units_between",
