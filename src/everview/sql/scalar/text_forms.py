@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -11,7 +12,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql.scalar import calls
 from everview.sql.scalar.forms import Forms
-from everview.types import BOOL, INT, STR
+from everview.types import BOOL, BYTES, INT, STR
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -217,7 +218,16 @@ def _with_backslashes(pattern: str, escape: str) -> str:
     return result
 
 
+def on_hexstring(scalars: Scalars, node: exp.HexString) -> Expr:
+    """x'1F': bytes, as in Spark, MySQL and SQLite; bits, which there are none of, in PostgreSQL"""
+    digits = node.name
+    if scalars.source.dialect in PRINTING or len(digits) % 2 or not re.fullmatch("[0-9A-Fa-f]*", digits):
+        raise scalars.source.refuse(node, f"x'{digits}' is not supported here", "bytes are written '\\x1f'::bytea")
+    return Literal(BYTES, bytes.fromhex(digits))
+
+
 FORMS: Forms = {
+    exp.HexString: on_hexstring,
     exp.Like: on_like,
     exp.ILike: on_ilike,
     exp.Escape: on_escape,

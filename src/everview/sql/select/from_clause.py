@@ -25,6 +25,7 @@ from everview.session.clock.filters import Term
 from everview.sql.answers import files
 from everview.sql.answers.parameters import PARAMETER
 from everview.sql.clock import timed
+from everview.sql.scalar.moment_forms import JAVA
 from everview.sql.scalar.scalars import Scalars, conjuncts
 from everview.sql.select import asof, demand, table_functions, temporal_joins
 from everview.sql.select.conditions import moved, outer_join, shifted, split
@@ -272,6 +273,8 @@ class FromClause:
         """a LEFT SEMI JOIN b ON ...: the rows of a for which there is one; ANTI: for which there is none."""
         on = join.args.get("on")
         what = "SEMI" if found else "ANTI"
+        if on is None and not join.args.get("using") and self.source.dialect in JAVA:
+            on = exp.Boolean(this=True)  # LEFT SEMI JOIN t: if there is a row at all
         if on is None or join.args.get("using"):
             raise self.source.refuse(join, f"a {what} JOIN has ON", f"a {what} JOIN b ON a.k = b.k")
         joined = join.parent.args.get("joins") or [] if join.parent is not None else []
