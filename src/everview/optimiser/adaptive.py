@@ -59,7 +59,7 @@ class Policy:
     margin: float = 1.5
     ahead: float = 60.0
     trial: int = 100
-    worse: float = 1.1
+    worse: float = 1.0
 
     def __post_init__(self) -> None:
         for name, least in (("every", 0), ("margin", 1), ("ahead", 0), ("trial", 0), ("worse", 1)):

@@ -320,7 +320,7 @@ class Session:
 
         Options, with their defaults: `every=1.0`, seconds of processor time between looks at the statistics;
         `margin=1.5`, how many times cheaper another plan must be; `ahead=60`, the seconds over which it must be;
-        `trial=100`, transactions for which both plans are measured (0: trust the model); `worse=1.1`, a plan that
+        `trial=100`, transactions for which both plans are measured (0: trust the model); `worse=1.0`, a plan that
         takes more than this many times as long is undone. See docs/optimiser.md.
 
         >>> import everview as ev
