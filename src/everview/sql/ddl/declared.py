@@ -283,7 +283,7 @@ class Reading:
         elif isinstance(node, exp.CommentColumnConstraint) and column is not None:
             found.comments[column] = node.this.name
             parts.understood(node)
-        elif isinstance(node, exp.CollateColumnConstraint) and node.this.name.upper() in _COLLATIONS:
+        elif isinstance(node, exp.CollateColumnConstraint) and node.this.name.upper() in names.COLLATIONS:
             pass
         elif isinstance(node, exp.ComputedColumnConstraint) and column is not None:
             self._once(column, node)
@@ -552,9 +552,6 @@ class Reading:
             raise self.source.refuse(node, "ON UPDATE SET DEFAULT is not supported", "NO ACTION, CASCADE or SET NULL")
         return found["DELETE"], found["UPDATE"], "INITIALLY DEFERRED" in options
 
-
-_COLLATIONS = ("C", "POSIX", "UCS_BASIC", "C.UTF-8", "BINARY")
-"""Collations that compare letters by their numbers, as everything here does"""
 
 _TIMES = tuple(exp.DataType.Type[name] for name in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIME"))
 

@@ -34,6 +34,9 @@ from everview.types import (
     struct,
 )
 
+COLLATIONS = ("C", "POSIX", "UCS_BASIC", "C.UTF-8", "BINARY")
+"""Collations that compare letters by their numbers, as everything here does"""
+
 _T = exp.DataType.Type
 
 _KINDS: dict[exp.DType, DataType] = {

@@ -75,7 +75,7 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Column: ("this", "table"),
     exp.Alias: ("this", "alias"),
     exp.Interval: ("this", "unit"),
-    exp.Between: ("this", "low", "high"),
+    exp.Between: ("this", "low", "high", "symmetric"),
     exp.In: ("this", "expressions", "query"),
     exp.Case: ("this", "ifs", "default"),
     exp.If: ("this", "true", "false"),
@@ -498,7 +498,17 @@ class Scalars(TypedScalars):
     def on_between(self, node: exp.Between) -> Expr:
         low = self.compare("ge", *self.pair(node.this, node.args["low"]))
         high = self.compare("le", *self.pair(node.this, node.args["high"]))
-        return self.call("and", low, high)
+        if not node.args.get("symmetric"):
+            return self.call("and", low, high)
+        below = self.compare("le", *self.pair(node.this, node.args["low"]))
+        above = self.compare("ge", *self.pair(node.this, node.args["high"]))
+        return self.call("or", self.call("and", low, high), self.call("and", below, above))
+
+    def on_collate(self, node: exp.Collate) -> Expr:
+        """text COLLATE "C": letters are compared by their numbers, as everything here does."""
+        if node.expression.name.upper() not in names.COLLATIONS:
+            raise self.source.refuse(node.expression, f"the collation {node.expression.name} is not known", 'use "C"')
+        return self.bind(node.this)
 
     def on_in(self, node: exp.In) -> Expr:
         if node.args.get("query") is not None:

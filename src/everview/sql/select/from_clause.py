@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
@@ -46,6 +46,14 @@ STREAMS = frozenset({"tumble", "hop", "cumulate", "session"})
 SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
+class Unfolded(NamedTuple):
+    """A table function applied to rows, each of which is followed by what it gives."""
+
+    child: Node
+    made: Bound
+    outer: bool
+
+
 class FromClause:
     """The relations of a FROM and the conditions between them, growing join by join."""
 
@@ -66,6 +74,8 @@ class FromClause:
         """Parts of the text that follow the clock and are columns, by identity."""
         self.terms: list[tuple[int, Term, exp.Expr]] = []
         """Conditions on now(): the leaf they are about, over its columns, and where they stand."""
+        self.unfolded: dict[Node, Unfolded] = {}
+        """What table functions were applied to, by what they gave."""
         self.comma = False
         self.only_context = False
         """Whether the only leaf is the context."""
@@ -150,16 +160,48 @@ class FromClause:
     def joined(self) -> Relation:
         """Everything but the conditions with subqueries."""
         relation = self.relation
-        nodes = [leaf.node for leaf in self.leaves]
+        nodes, conditions = self._before_functions()
         for i in dict.fromkeys(owner for owner, _, _ in self.terms):
             mine = [(term, part) for owner, term, part in self.terms if owner == i]
             nodes[i] = timed.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
         nodes += self.wanted
-        late = [c for c in self.conditions if self.outer is not None and self.outer.demand is not None]
+        late = [c for c in conditions if self.outer is not None and self.outer.demand is not None]
         late = [c for c in late if demand.fails(c)]  # not for rows that nobody has asked for
-        node = ordered_join(nodes, [c for c in self.conditions if c not in late], self.compiler.sizes(nodes))
+        node = ordered_join(nodes, [c for c in conditions if c not in late], self.compiler.sizes(nodes))
         node = Filter(node, conjunction(late)) if late else node
         return Relation(joins.take(node, range(len(relation.fields))), relation.fields)
+
+    def _before_functions(self) -> tuple[list[Node], list[Expr]]:
+        """The leaves, and the conditions that are left when those on rows that a table function is applied to are
+        tested before it: it may fail for other rows (the elements of JSON WHERE jsonb_typeof(j) = 'array').
+        """
+        nodes, left, start = [], self.conditions, 0
+        for leaf in self.leaves:
+            node = leaf.node
+            if node in self.unfolded:
+                mine = [
+                    c for c in left if c.columns() and start <= min(c.columns()) and self._is_before(c, start, node)
+                ]
+                left = [c for c in left if c not in mine]
+                node = self._filtered(node, [shifted(c, -start) for c in mine])
+            nodes.append(node)
+            start += len(leaf.fields)
+        return nodes, left
+
+    def _is_before(self, condition: Expr, start: int, node: Node) -> bool:
+        return max(condition.columns()) < start + len(self.unfolded[node].child.types)
+
+    def _filtered(self, node: Node, conditions: list[Expr]) -> Node:
+        """The rows of a node for which conditions hold, tested before the functions that it is made by."""
+        if not conditions:
+            return node
+        if node not in self.unfolded:
+            return Filter(node, conjunction(conditions))
+        child, made, outer = self.unfolded[node]
+        before = [c for c in conditions if max(c.columns()) < len(child.types)]
+        rows = made.applied(self._filtered(child, before), outer)
+        behind = [c for c in conditions if c not in before]
+        return Filter(rows, conjunction(behind)) if behind else rows
 
     def also(self, node: Node, conditions: Sequence[Expr]) -> bool:
         """Keep rows for which one of the node's rows, which are distinct, fulfils conditions (over the FROM's columns,
@@ -319,6 +361,7 @@ class FromClause:
         scope = Scope(self.joined(), self.source, self.outer)
         made = table_functions.bound(call_, Scalars(self.compiler, scope, self.env))
         rows = made.applied(scope.relation.node, how == "left")
+        self.unfolded[rows] = Unfolded(scope.relation.node, made, how == "left")
         self._replace(Relation(rows, (*scope.relation.fields, *self._called(made, call_, node))))
         self.only_context = False
         if not plain:

@@ -216,6 +216,8 @@ class Windows:
         if not keys or len(node.args["order"].expressions) != 1:
             raise self.source.error(node, "E_WINDOW", "RANGE with an offset needs exactly one ORDER BY column")
         declared = keys[0].type
+        if isinstance(given, exp.Literal) and given.is_string and declared.kind in ("date", "timestamp"):
+            given = exp.Interval(this=given)
         if isinstance(given, exp.Interval):
             months, microseconds = constants.interval(given, self.source)
             if months or declared.kind not in ("date", "timestamp"):
