@@ -277,6 +277,11 @@ def test_why_and_what_if(db: Any) -> None:
     assert str(d).startswith("reach('c')  by reach(Y) :- reach(X), edge(X, Y).")
     assert len(rules.reach.why(("b",), all=3)) >= 1
     assert rules.reach.why_not(("z",)).missing()
+    assert not rules.reach.trust(("c",), without={"edge": [("b", "c")]})
+    assert not rules.reach.trust(("c",), without="edge")
+    assert rules.reach.trust(("b",), without={"edge": [("c", "b")]}) and rules.reach.trust(("a",), without=["edge"])
+    assert float(rules.reach.probability(("c",), {"edge": 0.5})) == 0.25
+    assert str(rules.reach.probability(("c",), {"edge": {("a", "b"): 0.5}})) == "0.5"
     with db.what_if() as w:
         edge.delete([("a", "b")])
         assert sorted(w.changes("reach")) == [(("b",), -1), (("c",), -1)]

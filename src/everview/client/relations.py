@@ -16,6 +16,7 @@ from everview.errors import InputError
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan import nodes as plan
+from everview.why.probability import Probability
 from everview.wire.plans import type_of
 from everview.wire.values import plain, rows_of, rows_written
 
@@ -39,6 +40,10 @@ class Contents:
     def _at(self) -> dict[str, Any]:
         return {"name": self._name}
 
+    def _ask(self, what: str, **given: Any) -> dict[str, Any]:
+        """What the server says about this relation."""
+        return self._session._call(what, {**self._at(), **given})[0]
+
     def _read(self, *, arrow: bool = False) -> tuple[dict[str, Any], list[pa.Table]]:
         return self._session._call("rows", {**self._at(), "arrow": arrow})
 
@@ -48,7 +53,7 @@ class Contents:
 
     def counts(self) -> dict[Row, int]:
         """Each distinct row with its multiplicity."""
-        head, _ = self._session._call("counts", self._at())
+        head = self._ask("counts")
         return dict(zip(rows_of(head["rows"]), head["counts"], strict=True))
 
     def head(self, n: int = 5) -> list[Row]:
@@ -73,7 +78,7 @@ class Contents:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
-        return int(self._session._call("count", self._at())[0]["count"])
+        return int(self._ask("count")["count"])
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows())
@@ -119,7 +124,7 @@ class ClientRelation(Contents, Collection):
         return self._text(SHOWN)
 
     def _text(self, n: int) -> str:
-        return str(self._session._call("text", {"name": self._name, "rows": n})[0]["text"])
+        return str(self._ask("text", rows=n)["text"])
 
     def as_of(self, time: int) -> ClientSnapshot:
         """The contents at an earlier time."""
@@ -183,7 +188,7 @@ class ClientTable(ClientRelation):
 
     def drop(self, *, cascade: bool = False) -> None:
         """Remove the table; views that read it must go first, or with it."""
-        self._session._call("drop", {"name": self._name, "cascade": cascade})
+        self._ask("drop", cascade=cascade)
 
 
 class ClientView(ClientRelation):
@@ -191,25 +196,50 @@ class ClientView(ClientRelation):
 
     def drop(self) -> None:
         """Stop keeping the view."""
-        self._session._call("drop", {"name": self._name})
+        self._ask("drop")
 
     def errors(self) -> list[tuple[str, int]]:
         """[(what went wrong, how many rows), ...] now; empty when all is well."""
-        head, _ = self._session._call("errors", {"name": self._name})
+        head = self._ask("errors")
         return [(text, n) for text, n in head["errors"]]
 
     def explain(self) -> str:
         """The plan, and what is kept for it."""
-        return str(self._session._call("explain", {"name": self._name})[0]["text"])
+        return str(self._ask("explain")["text"])
 
     def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Derivation | Witnesses:
         """Why a row is here; `all=k` returns up to k explanations."""
-        asked = {"name": self._name, "row": plain(row), "all": all, "at": time}
-        return derivations(self._session._call("why", asked)[0], all is not None)
+        return derivations(self._ask("why", row=plain(row), all=all, at=time), all is not None)
 
     def why_not(self, row: Any, *, time: int | None = None) -> ClientWhyNot:
         """Why a row is not here."""
-        return ClientWhyNot(self._session._call("why_not", {"name": self._name, "row": plain(row), "at": time})[0])
+        return ClientWhyNot(self._ask("why_not", row=plain(row), at=time))
+
+    def trust(self, row: Any, *, without: Any) -> bool:
+        """Whether a row would still be here without some rows of tables: `without` names tables, or says by table which
+        rows.
+        """
+        if isinstance(without, dict):
+            without = {name: rows_written(_no_function(rows)) for name, rows in without.items()}
+        elif not isinstance(without, str):
+            without = list(without)
+        return bool(self._ask("trust", row=plain(row), without=without)["holds"])
+
+    def probability(self, row: Any, chances: dict[str, Any], *, nodes: int = 100_000) -> Probability:
+        """The probability of a row if rows of tables may be missing: by table, as one number or by row."""
+        told = {
+            name: [[plain(r), p] for r, p in of.items()] if isinstance(of, dict) else _no_function(of)
+            for name, of in chances.items()
+        }
+        found = self._ask("probability", row=plain(row), chances=told, nodes=nodes)
+        return Probability(found["lower"], found["upper"])
+
+
+def _no_function(given: Any) -> Any:
+    """Functions stay here: a server runs no Python of its clients."""
+    if callable(given):
+        raise InputError("E_TYPE", "a function cannot be sent to a server", "say it by row: {'edge': [(1, 2)]}")
+    return given
 
 
 def sent_rows(rows: Any, tables: list[pa.Table]) -> Any:

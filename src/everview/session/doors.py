@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
     from everview.why.expressions import Expression
-    from everview.why.likelihood import Probability
+    from everview.why.probability import Probability
 
 
 def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:

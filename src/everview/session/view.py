@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
     from everview.why.expressions import Expression
-    from everview.why.likelihood import Probability
+    from everview.why.probability import Probability
 
 
 class View(Followed):

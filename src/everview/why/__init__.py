@@ -15,5 +15,6 @@ In reading order:
     ask           from a view's row to its derivation
     monotone      which rows hold in every smaller world
     equations, bdd, likelihood    all derivations at once, and how likely one of them is there
+    probability   how likely, as it is told
     worlds        from a view's row to what it is worth without some rows, or by chance
 """

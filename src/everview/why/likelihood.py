@@ -14,52 +14,16 @@ taking rows away from all rows as long as the answer stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from everview.errors import InputError
 from everview.why.bdd import FALSE, TRUE, Diagrams, Exhausted
 from everview.why.equations import Equations, Kind
+from everview.why.probability import Probability
 
 MOST_SETS = 16
 """Witnesses, and cuts, that bounds are made of."""
 
 EFFORT = 20_000_000
 """Unknowns that are looked at to find them."""
-
-
-@dataclass(frozen=True)
-class Probability:
-    """How likely a row is there: exactly, or between two bounds.
-
-    >>> p = Probability(0.25, 0.25)
-    >>> p.exact, float(p), str(p)
-    (True, 0.25, '0.25')
-    >>> p = Probability(0.25, 0.5)
-    >>> p.exact, str(p)
-    (False, 'between 0.25 and 0.5')
-    """
-
-    lower: float
-    upper: float
-
-    @property
-    def exact(self) -> bool:
-        """Whether this is the probability itself; else it lies between `lower` and `upper`."""
-        return self.lower == self.upper
-
-    def __float__(self) -> float:
-        if not self.exact:
-            raise InputError(
-                "E_BOUNDS",
-                f"the probability is only known to be {self}",
-                "take .lower or .upper, or give more nodes=",
-            )
-        return self.lower
-
-    def __str__(self) -> str:
-        if self.exact:
-            return f"{self.lower:.6g}"
-        return f"between {self.lower:.6g} and {self.upper:.6g}"
 
 
 def likelihood(equations: Equations, chances: dict[int, float], nodes: int) -> Probability:

@@ -22,8 +22,9 @@ from everview.why.ask import Question, asked, deep, present
 from everview.why.block import Row
 from everview.why.contents import OUTSIDE
 from everview.why.equations import Equations, Writer
-from everview.why.likelihood import Probability, likelihood
+from everview.why.likelihood import likelihood
 from everview.why.loops import NoWay
+from everview.why.probability import Probability
 from everview.why.steps import Goal
 
 if TYPE_CHECKING:
