@@ -220,6 +220,14 @@ class _Into:
     """the table's; None if defaults are to be filled in, which takes the session"""
     at: list[int]
 
+    def alike(self, other: _Into) -> bool:
+        """Whether rows that were read for one can be put into the other. A table that is made in this transaction is
+        another one for each of its statements.
+        """
+        a, b = self.codec, other.codec
+        same = (a.types, a.names, id(a.interner)) == (b.types, b.names, id(b.interner)) if a and b else a is b
+        return same and (self.types, self.at) == (other.types, other.at)
+
 
 class _Parts:
     """Pieces of what comes, read one beside the other and told in their order."""
@@ -294,7 +302,7 @@ def _loaded(sql: Statements, wanted: _Copy, into: _Into, found: Sequence[Any]) -
     """Insert what was read; in the connection's transaction, or one of its own."""
     table = _table(sql, wanted)
     now = _into(sql, wanted)
-    if (now.codec, now.at, now.types) != (into.codec, into.at, into.types):
+    if not into.alike(now):
         what = f"{relation_of(table).label} was altered while rows came"
         raise PgError("E_SERIALIZE", "40001", what, "copy them again")
     parts = [rows if into.codec else _completed(sql, table, into.at, rows) for rows in found if len(rows)]
