@@ -12,9 +12,8 @@ import everview as ev
 from everview.session.core import core_of
 from everview.session.rights.acting import Principal, acting
 from everview.session.rights.roles import Grant, read_rights
+from tests.server.tenants.asking import ANN, BOB, refused, rows
 
-ANN = Principal("ann", {"tenant": "a"})
-BOB = Principal("bob", {"tenant": "b"})
 CAT = Principal("cat", {"tenant": "a"})
 
 SETUP = """
@@ -34,20 +33,6 @@ def db() -> Iterator[Any]:
     with ev.connect() as session:
         session.sql(SETUP)
         yield session
-
-
-def rows(db: Any, text: str, who: Principal | None = ANN) -> list[Any]:
-    with acting(who):
-        found = db.sql(text)
-    return [] if found is None else sorted(found.rows())
-
-
-def refused(db: Any, text: str, who: Principal | None = ANN, code: str = "E_FORBIDDEN") -> str:
-    with acting(who), pytest.raises(ev.EverviewError) as error:
-        db.sql(text)
-    assert error.value.code == code, error.value
-    assert "471" not in str(error.value), "an error tells no value that is hidden"
-    return str(error.value)
 
 
 # columns

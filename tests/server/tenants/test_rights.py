@@ -11,9 +11,7 @@ import pytest
 import everview as ev
 from everview.session.core import core_of
 from everview.session.rights.acting import Principal, acting
-
-ANN = Principal("ann", {"tenant": "a"})
-BOB = Principal("bob", {"tenant": "b"})
+from tests.server.tenants.asking import ANN, BOB, refused, rows
 
 SETUP = """
 CREATE TABLE doc (id int PRIMARY KEY, tenant text, v text);
@@ -37,19 +35,6 @@ def db() -> Iterator[Any]:
     with ev.connect() as session:
         session.sql(SETUP)
         yield session
-
-
-def rows(db: Any, text: str, who: Principal | None = ANN) -> list[Any]:
-    with acting(who):
-        found = db.sql(text)
-    return [] if found is None else sorted(found.rows())
-
-
-def refused(db: Any, text: str, who: Principal = ANN) -> str:
-    with acting(who), pytest.raises(ev.EverviewError) as error:
-        db.sql(text)
-    assert error.value.code == "E_FORBIDDEN", error.value
-    return str(error.value)
 
 
 STATEMENTS = [
