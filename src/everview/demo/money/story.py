@@ -62,7 +62,7 @@ class Plan:
     """After a moment of the plot, where somebody looks on"""
     patience: float = 25.0
     """Until Spark must have started"""
-    busy: float = 18.0
+    busy: float = 14.0
     """If the stream begins later than that, it makes fewer stops"""
     late: float = 40.0
     """From then on nothing waits, and only the plot is checked"""
