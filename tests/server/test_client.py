@@ -282,6 +282,8 @@ def test_why_and_what_if(db: Any) -> None:
     assert rules.reach.trust(("b",), without={"edge": [("c", "b")]}) and rules.reach.trust(("a",), without=["edge"])
     assert float(rules.reach.probability(("c",), {"edge": 0.5})) == 0.25
     assert str(rules.reach.probability(("c",), {"edge": {("a", "b"): 0.5}})) == "0.5"
+    with pytest.raises(ev.EverviewError, match="provenance"):
+        rules.reach.provenance(("c",))
     with db.what_if() as w:
         edge.delete([("a", "b")])
         assert sorted(w.changes("reach")) == [(("b",), -1), (("c",), -1)]

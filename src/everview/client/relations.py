@@ -234,6 +234,18 @@ class ClientView(ClientRelation):
         found = self._ask("probability", row=plain(row), chances=told, nodes=nodes)
         return Probability(found["lower"], found["upper"])
 
+    def provenance(self, row: Any) -> Any:
+        """Refused: expressions of provenance stay with the server."""
+        raise InputError(
+            "E_UNSUPPORTED",
+            "expressions of provenance are not sent to clients",
+            "ask why(row, all=k), trust(row, without=...) or probability(row, chances)",
+        )
+
+    def provenances(self) -> Any:
+        """Refused: see `provenance`."""
+        return self.provenance(None)
+
 
 def _no_function(given: Any) -> Any:
     """Functions stay here: a server runs no Python of its clients."""
