@@ -132,11 +132,11 @@ class ClientRelation(Contents, Collection):
 
     def lookup(self, key: Any) -> list[Row]:
         """Rows with this key: of the `index_by` columns, the declared key, or the first column(s)."""
-        return rows_of(self._session._call("lookup", {"name": self._name, "key": plain(key)})[0]["rows"])
+        return rows_of(self._ask("lookup", key=plain(key))["rows"])
 
     def changes(self, since: int) -> list[tuple[Row, int, int]]:
         """[(row, time, diff), ...] for all times after `since`, in time order."""
-        head, _ = self._session._call("changes", {"name": self._name, "since": since})
+        head = self._ask("changes", since=since)
         return list(zip(rows_of(head["rows"]), head["times"], head["diffs"], strict=True))
 
     def subscribe(
@@ -217,21 +217,13 @@ class ClientView(ClientRelation):
 
     def trust(self, row: Any, *, without: Any) -> bool:
         """Whether a row would still be here without some rows of tables: `without` names tables, or says by table which
-        rows.
+        rows. Functions are not sent: a server runs no Python of its clients.
         """
-        if isinstance(without, dict):
-            without = {name: rows_written(_no_function(rows)) for name, rows in without.items()}
-        elif not isinstance(without, str):
-            without = list(without)
-        return bool(self._ask("trust", row=plain(row), without=without)["holds"])
+        return bool(self._ask("trust", row=plain(row), without=plain(without))["holds"])
 
     def probability(self, row: Any, chances: dict[str, Any], *, nodes: int = 100_000) -> Probability:
         """The probability of a row if rows of tables may be missing: by table, as one number or by row."""
-        told = {
-            name: [[plain(r), p] for r, p in of.items()] if isinstance(of, dict) else _no_function(of)
-            for name, of in chances.items()
-        }
-        found = self._ask("probability", row=plain(row), chances=told, nodes=nodes)
+        found = self._ask("probability", row=plain(row), chances=plain(chances), nodes=nodes)
         return Probability(found["lower"], found["upper"])
 
     def provenance(self, row: Any) -> Any:
@@ -245,13 +237,6 @@ class ClientView(ClientRelation):
     def provenances(self) -> Any:
         """Refused: see `provenance`."""
         return self.provenance(None)
-
-
-def _no_function(given: Any) -> Any:
-    """Functions stay here: a server runs no Python of its clients."""
-    if callable(given):
-        raise InputError("E_TYPE", "a function cannot be sent to a server", "say it by row: {'edge': [(1, 2)]}")
-    return given
 
 
 def sent_rows(rows: Any, tables: list[pa.Table]) -> Any:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 READS = frozenset(
     {
         "hello", "names", "relation", "rows", "count", "counts", "changes", "lookup", "errors", "explain", "text",
-        "stats", "memory", "check", "now", "why", "why_not", "trust",
-        "probability", "what_if",
+        "stats", "memory", "check", "now", "why", "why_not", "trust", "probability", "what_if",
     }
 )  # fmt: skip
 """Calls that change nothing, and may be made again."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from everview.errors import MemoryLimitError
 from everview.kernels.guarding import CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
 from everview.kernels.memory import TRACKED_FROM, cell
+from everview.kernels.operators.stream import PRESSED
 
 if TYPE_CHECKING:
     from everview.dataflow.dataflow import Dataflow
@@ -46,7 +47,7 @@ def _apply() -> None:
     global count, used
     count += 1
     used = bool(_pressed or _limited)
-    cell[CELL_LIMIT] = 1 if _pressed else min(_limited.values(), default=0)
+    cell[CELL_LIMIT] = PRESSED if _pressed else min(_limited.values(), default=0)
     if _pressed:
         cell[CELL_TRACK_FROM] = 0  # small blocks are refused, too
     elif cell[CELL_TRACK_FROM] == 0:

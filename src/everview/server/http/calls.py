@@ -468,23 +468,15 @@ def why_not(db: Session, given: Given) -> Sent:
 
 def trust(db: Session, given: Given) -> Sent:
     """Whether a row would still be there without some rows of tables."""
-    without = given["without"]
-    if isinstance(without, dict):
-        without = {name: rows_of(rows) for name, rows in without.items()}
-    return {"holds": seen.whole(db, given["name"], "WHY").trust(value_of(given["row"]), without=without)}, []
+    view = seen.whole(db, given["name"], "WHY")
+    return {"holds": view.trust(value_of(given["row"]), without=value_of(given["without"]))}, []
 
 
 def probability(db: Session, given: Given) -> Sent:
     """How likely a row is there if rows of tables may be missing."""
-    chances = {name: _chances(of) for name, of in given["chances"].items()}
     view = seen.whole(db, given["name"], "WHY")
-    found = view.probability(value_of(given["row"]), chances, nodes=given["nodes"])
+    found = view.probability(value_of(given["row"]), value_of(given["chances"]), nodes=given["nodes"])
     return {"lower": found.lower, "upper": found.upper}, []
-
-
-def _chances(of: Any) -> Any:
-    """One number for all rows of a table, or pairs of a row and its number."""
-    return {value_of(row): chance for row, chance in of} if isinstance(of, list) else of
 
 
 CALLS: dict[str, Callable[[Session, Given], Sent]] = {

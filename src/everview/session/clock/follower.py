@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everview.codes.interner import Interner
+from everview.codes.repeating import repeated
 from everview.dataflow.operators import Arrangement
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import ColumnRef, Expr
@@ -153,7 +154,7 @@ def counted(columns: Words, counts: Words) -> dict[tuple[int, ...], int]:
 def contents(runtime: Runtime, table: Table) -> Words:
     """All rows of a table."""
     columns, counts = at_key(runtime, relation_of(table).arrangement, ())
-    return np.ascontiguousarray(np.repeat(columns, counts, axis=1))
+    return np.ascontiguousarray(repeated(columns, counts))
 
 
 def _at_keys(runtime: Runtime, index: Arrangement, keys: list[int]) -> tuple[Words, Words]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everview.codes.codec import Codec
+from everview.codes.repeating import repeated
 from everview.dataflow.operators import Arrangement
 from everview.errors import InputError, PlanError
 from everview.expr.evaluate import ERRORS, evaluate
@@ -281,7 +282,7 @@ class Altering:
             raise InputError(
                 "E_ROWS", f"table {relation_of(table).label!r}: {what}", "correct or delete such rows first"
             )
-        rows = np.ascontiguousarray(np.repeat(found.codes, counts[found.kept], axis=1))
+        rows = np.ascontiguousarray(repeated(found.codes, counts[found.kept]))
         if check:
             self._check_rows(table, entry, rows)
         return rows

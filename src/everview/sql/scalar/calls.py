@@ -24,7 +24,7 @@ from everview.expr.texts import RowFailure
 from everview.sql.scalar import borrowed, constants
 from everview.sql.scalar.typedcalls import CALLS
 from everview.sql.text.callnames import SCALARS, TABLES, all_names
-from everview.types import INT, TIMESTAMP, TIMESTAMPTZ, DataType
+from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -174,17 +174,10 @@ def _binned(node: exp.Anonymous, args: list[Expr], scalars: Scalars) -> Expr:
     zoned = args[1].type.kind == "timestamptz"
     if zoned:
         if len(node.expressions) == 3:
-            args[2] = scalars.absolute(_quoted(args[2], TIMESTAMPTZ, node.expressions[2], scalars))
+            args[2] = scalars.absolute(scalars.coerced(args[2], args[1], node.expressions[2]))
         args[1:] = [functions.cast(a, TIMESTAMP) for a in args[1:]]
     made = called("date_bin", _coerced(LIBRARY["date_bin"], args, node.expressions, scalars), node, scalars)
     return functions.cast(made, TIMESTAMPTZ) if zoned else made
-
-
-def _quoted(value: Expr, target: DataType, at: exp.Expr, scalars: Scalars) -> Expr:
-    """A quoted constant as a value of a type; others as they are."""
-    if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None:
-        return constants.text_as(str(value.value), target, at, scalars.source)
-    return value
 
 
 def _age(node: exp.Anonymous, scalars: Scalars) -> Expr:
