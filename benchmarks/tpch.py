@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from sqlglot import exp, parse_one
 
 import everview as ev
-from everview.sql.select.query import Compiler
+from everview.sql.select.compiler import Compiler
 from everview.sql.text import reading
 
 HERE = common.ROOT / "tests" / "sql" / "tpch"

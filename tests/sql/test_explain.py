@@ -13,7 +13,7 @@ import pytest
 
 import everview as ev
 from everview.session.local_shards import local_shards
-from everview.sql.select import query
+from everview.sql.select import compiler
 
 TPCH = Path(__file__).parent / "tpch"
 PLANS = Path(__file__).parent / "plans"
@@ -218,7 +218,7 @@ def test_views_say_how_their_joins_are_kept_and_why() -> None:
 
 def large_star(monkeypatch: pytest.MonkeyPatch) -> ev.Session:
     """The star, with all tables taken for large."""
-    monkeypatch.setattr(query, "ORDER_BY_SIZE_ROWS", 0)
+    monkeypatch.setattr(compiler, "ORDER_BY_SIZE_ROWS", 0)
     return star(100)
 
 

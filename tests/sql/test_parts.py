@@ -11,8 +11,9 @@ from sqlglot import exp
 
 import everview as ev
 from everview.plan.nodes import Node
+from everview.sql.scalar import typedcalls
 from everview.sql.statements import Statements
-from everview.sql.text import parts, reading
+from everview.sql.text import callnames, parts, reading
 from everview.sql.text.places import Source
 from tests.inside import inside
 from tests.sql import harness
@@ -246,3 +247,7 @@ def test_comparing_and_copying_is_not_reading() -> None:
     assert ("limit") in [part for _, part in parts.unread(tree)]
     parts.understood(tree)
     assert not list(parts.unread(tree))
+
+
+def test_functions_of_typed_values_are_read_as_calls() -> None:
+    assert typedcalls.CALLS.keys() == callnames.TYPED

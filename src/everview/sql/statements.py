@@ -49,7 +49,8 @@ from everview.sql.dml.savepoints import Savepoint
 from everview.sql.inspection import describing, explaining, reasons, showing
 from everview.sql.rights import grants, policies, roles, sharing
 from everview.sql.select import choice
-from everview.sql.select.query import Compiler, Env, Query
+from everview.sql.select.compiler import Compiler
+from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import Correlated, Relation
 from everview.sql.streams import pipelines, subscription
 from everview.sql.text import dialects, nesting, parts, reading

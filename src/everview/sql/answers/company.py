@@ -20,7 +20,7 @@ from everview.once.rows import Elsewhere
 from everview.session.reads import guests
 from everview.sql.answers import asking, lookups
 from everview.sql.ddl import defined
-from everview.sql.select.query import Compiler
+from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Correlated
 from everview.sql.text import parts, reading
 from everview.sql.text.places import Source, SqlError

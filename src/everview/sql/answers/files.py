@@ -29,7 +29,7 @@ from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.session.core import Core
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
     from everview.sql.text.places import Source
 
 _NUMBERS = count(1_000_000)

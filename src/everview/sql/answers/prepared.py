@@ -24,7 +24,8 @@ from everview.sql.answers import asking
 from everview.sql.answers.parameters import Learned, Parameters
 from everview.sql.answers.result import Result, in_order
 from everview.sql.select import choice
-from everview.sql.select.query import Compiler, Query
+from everview.sql.select.compiler import Compiler
+from everview.sql.select.query import Query
 from everview.sql.text import parts, reading
 from everview.sql.text.dialects import DEFAULT
 from everview.sql.text.places import Source, SqlError

@@ -15,7 +15,8 @@ from sqlglot import exp
 from everview.expr.nodes import ColumnRef, Expr
 from everview.language.relation import relation_of
 from everview.sql.clock import timed, truths
-from everview.sql.scalar.scalars import Scalars, conjuncts
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select.conditions import conjuncts
 from everview.sql.select.grouping import aggregates_in
 from everview.sql.select.scopes import HIDDEN_FIELD, Relation
 from everview.sql.select.windows import windows_in

@@ -34,7 +34,7 @@ from everview.types import INT, STR, TIMESTAMP
 if TYPE_CHECKING:
     from everview.session.table import Table
     from everview.sql.scalar.scalars import Scalars
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
 
 CLOCK_CALLS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}

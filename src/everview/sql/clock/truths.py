@@ -33,7 +33,7 @@ from everview.types import BOOL, DATE, INT, STR, TIMESTAMP
 if TYPE_CHECKING:
     from everview.session.table import Table
     from everview.sql.scalar.scalars import Scalars
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
 
 COMPARED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.Between)
 LONGEST = 3

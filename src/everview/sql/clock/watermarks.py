@@ -25,7 +25,7 @@ from everview.sql.select.base_tables import base_table, over_table
 if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.session.table import Table
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
 
 MOMENTS = ("date", "timestamp", "timestamptz")
 MOST_ENDS = 100

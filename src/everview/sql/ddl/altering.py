@@ -37,7 +37,7 @@ from everview.sql.ddl.definitions import columns_of
 from everview.sql.dml import missing, volatile
 from everview.sql.scalar.names import spelled
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select.query import Compiler
+from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import parts, reading
 from everview.sql.text.places import Source

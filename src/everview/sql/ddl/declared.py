@@ -40,7 +40,7 @@ from everview.sql.ddl import schemas, sequences
 from everview.sql.dml import missing
 from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select.query import Compiler
+from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import parts
 from everview.sql.text.places import Source, has_query

@@ -31,7 +31,7 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
 from everview.plan.nodes import Project
 from everview.session.names.entries import FunctionMade
-from everview.sql.scalar import names
+from everview.sql.scalar import casts, names
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope
 from everview.sql.text import parts, reading
 from everview.sql.text.callnames import AGGREGATES, SCALARS, TABLES
@@ -42,7 +42,7 @@ from everview.types import INT, DataType
 if TYPE_CHECKING:
     from everview.session.names.catalog import Catalog
     from everview.sql.scalar.scalars import Scalars
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
     from everview.sql.statements import Do, Statements
 
 _STRINGS = (TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.RAW_STRING)
@@ -322,7 +322,7 @@ def _body(body: str, dialect: str) -> exp.Expr:
 def _result(made: FunctionMade, value: Expr, compiler: Compiler) -> Expr:
     target = data_type(made.returns)
     scope = Scope(Relation(plan.ONE_ROW, (HIDDEN_FIELD,)), compiler.source)
-    return compiler.scalars(scope, {}).cast_to(value, target.optional(False))
+    return casts.cast_to(compiler.scalars(scope, {}), value, target.optional(False))
 
 
 def inlined(node: exp.Anonymous, made: FunctionMade, scalars: Scalars) -> Expr:
@@ -334,7 +334,7 @@ def inlined(node: exp.Anonymous, made: FunctionMade, scalars: Scalars) -> Expr:
         wants = len(made.parameters)
         raise outside.error(node, "E_ARITY", f"{made.name} takes {wants} arguments, not {len(node.expressions)}")
     args = [
-        scalars.as_type(argument, data_type(kind))
+        casts.as_type(scalars, argument, data_type(kind))
         for argument, (_, kind) in zip(node.expressions, made.parameters, strict=True)
     ]
     compiler.called[made.name] = None
@@ -350,7 +350,8 @@ def inlined(node: exp.Anonymous, made: FunctionMade, scalars: Scalars) -> Expr:
             value = _bind(tree, made, compiler, scope).remap(dict(enumerate(args)))
         else:
             value = _over_tables(tree, made, args, scalars, source)
-        value = compiler.scalars(scalars.scope, {}).cast_to(value, data_type(made.returns).optional(False))
+        outer = compiler.scalars(scalars.scope, {})
+        value = casts.cast_to(outer, value, data_type(made.returns).optional(False))
     except PlanError as error:
         message = re.sub(r"^line \d+, column \d+: ", "", error.message)
         raise outside.error(node, error.code, f"in the function {made.name}: {message}", error.hint) from None

@@ -33,7 +33,7 @@ from everview.sql.ddl.filled import create_filled, filled_rows
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import choice
-from everview.sql.select.query import Compiler
+from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import parts, reading
 from everview.sql.text.places import Source

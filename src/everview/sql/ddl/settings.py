@@ -15,7 +15,7 @@ from everview.errors import did_you_mean
 from everview.language.relation import relation_of
 from everview.session.names.entries import TypeDropped, TypeMade
 from everview.sql.scalar import names
-from everview.sql.scalar.typed import checked_zone
+from everview.sql.scalar.zones import checked_zone
 from everview.sql.text import reading
 from everview.sql.text.places import Source
 from everview.types import DataType, enum

@@ -13,7 +13,7 @@ from everview.plan import nodes as plan
 from everview.sql.clock.watermarks import MOMENTS
 from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select.query import Compiler
+from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import reading
 from everview.sql.text.notes import WatermarkNote

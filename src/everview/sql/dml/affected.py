@@ -18,7 +18,9 @@ from everview.plan import nodes as plan
 from everview.sql.answers.result import Result, Row
 from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select.query import Compiler, Query
+from everview.sql.select import outputs
+from everview.sql.select.compiler import Compiler
+from everview.sql.select.query import Query
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text.places import Source, has_query
 
@@ -54,8 +56,8 @@ class Affected:
         """What a list of outputs gives, with names."""
         found: list[tuple[str, Expr]] = []
         for i, item in enumerate(items):
-            if self.compiler.is_star(item):
-                found += self.compiler.star(item, self.scalars)
+            if outputs.is_star(item):
+                found += outputs.star(self.compiler, item, self.scalars)
             else:
                 found.append((output_name(item, i), self.bound(item)))
         return found

@@ -31,7 +31,8 @@ from everview.sql.dml.conflicts import DoNothing, DoUpdate
 from everview.sql.rights import row_checks
 from everview.sql.scalar import constants, names
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select.query import Compiler, Query
+from everview.sql.select.compiler import Compiler
+from everview.sql.select.query import Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Relation, Scope
 from everview.sql.text import parts
 from everview.sql.text.places import Source

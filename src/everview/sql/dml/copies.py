@@ -39,7 +39,8 @@ from everview.sql.text import parts, reading
 from everview.sql.text.words import Words
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler, Query
+    from everview.sql.select.compiler import Compiler
+    from everview.sql.select.query import Query
     from everview.sql.statements import Statements
 
 FORMATS: dict[str, Callable[[], Format]] = {"csv": Csv, "json": Json, "parquet": Parquet, "arrow": Arrow}

@@ -27,7 +27,8 @@ from everview.sql.answers.result import Row
 from everview.sql.dml import volatile
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select.query import Compiler, Query
+from everview.sql.select.compiler import Compiler
+from everview.sql.select.query import Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope
 from everview.sql.text import reading
 from everview.sql.text.places import Source, has_query

@@ -9,7 +9,7 @@
     REVOKE [GRANT OPTION FOR] ... FROM ... [CASCADE | RESTRICT]
 
 SUBSCRIBE is taken for SELECT: whoever may read something may follow it. Columns that were not granted do not exist for
-whoever reads (`everview.sql.select.query`); only SELECT can be granted by columns.
+whoever reads (`everview.sql.select.compiler`); only SELECT can be granted by columns.
 
 Each privilege is kept with who gave it (`Grant.by`). What a role has passed on is taken back with the privilege, by
 CASCADE, or is the reason why it cannot be taken back. The owner takes back a privilege whoever gave it, which

@@ -41,7 +41,7 @@ from everview.sql.text.places import Source, SqlError
 from everview.sql.text.words import Words
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
     from everview.sql.statements import Statements
 
 COMMANDS = ("ALL", "SELECT", "INSERT", "UPDATE", "DELETE")

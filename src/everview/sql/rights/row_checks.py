@@ -23,7 +23,7 @@ from everview.session.rights.access import forbidden
 from everview.session.rights.acting import COMMAND, Principal, acting
 from everview.sql.answers import asking
 from everview.sql.rights import policies
-from everview.sql.select.query import Compiler
+from everview.sql.select.compiler import Compiler
 from everview.sql.text import reading
 
 if TYPE_CHECKING:

@@ -41,7 +41,8 @@ from everview.sql.answers.parameters import Learned, Parameters
 from everview.sql.rights import policies, seen
 from everview.sql.rights.shares import Computed, Share, equal_to
 from everview.sql.scalar.constants import text_as
-from everview.sql.select.query import Compiler, Query
+from everview.sql.select.compiler import Compiler
+from everview.sql.select.query import Query
 from everview.sql.text import parts, reading
 from everview.sql.text.places import Source, SqlError
 from everview.types import INT, DataType

@@ -4,7 +4,10 @@ Read in this order:
 
     names                  types by their SQL names, and the names of columns
     constants              literals, and expressions of constants
-    scalars                the binder; `forms` says what a part of it looks like
-    calls, typedcalls      functions by name
-    text_forms, moment_forms, typed    what has a syntax of its own: texts, dates, arrays, JSON, intervals
+    scalars                the binder: finds what binds a node; `forms` and `operands` say what that looks like
+    leaves, surroundings   columns, constants, parameters, subqueries; who asks, and when
+    arithmetic, division, comparisons, logic, casts    what every expression is made of
+    calls, typedcalls      functions by name; `users_functions` finds the users' own
+    text_forms, moment_forms, zones, spans    what has a syntax of its own: texts, dates, time zones, intervals
+    array_forms, row_forms, json_forms, lambdas    values with values inside
 """

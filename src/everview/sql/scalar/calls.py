@@ -21,7 +21,7 @@ from everview.expr.library.routines import KINDS, Routine
 from everview.expr.library.spans import INTERVAL_PARTS
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
-from everview.sql.scalar import borrowed, constants
+from everview.sql.scalar import borrowed, constants, zones
 from everview.sql.scalar.typedcalls import CALLS
 from everview.sql.text.callnames import SCALARS, TABLES, all_names
 from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
@@ -46,7 +46,7 @@ def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> E
     """A function of the library; errors have the name that was written."""
     args = [scalars.bind(a) for a in given]
     if any(a.type.kind == "timestamptz" for a in args) and not _fits(LIBRARY[op], args):
-        args = [scalars.local(a) for a in args]  # as the session's clocks show it
+        args = [zones.local(scalars, a) for a in args]  # as the session's clocks show it
     return called(op, _coerced(LIBRARY[op], args, given, scalars), at, scalars)
 
 
@@ -174,7 +174,7 @@ def _binned(node: exp.Anonymous, args: list[Expr], scalars: Scalars) -> Expr:
     zoned = args[1].type.kind == "timestamptz"
     if zoned:
         if len(node.expressions) == 3:
-            args[2] = scalars.absolute(scalars.coerced(args[2], args[1], node.expressions[2]))
+            args[2] = zones.absolute(scalars, scalars.coerced(args[2], args[1], node.expressions[2]))
         args[1:] = [functions.cast(a, TIMESTAMP) for a in args[1:]]
     made = called("date_bin", _coerced(LIBRARY["date_bin"], args, node.expressions, scalars), node, scalars)
     return functions.cast(made, TIMESTAMPTZ) if zoned else made

@@ -298,3 +298,13 @@ def checked(value: Decimal, target: DataType) -> Decimal:
     if value and target.width and target.scale < FREE and value.adjusted() + target.scale >= target.width:
         raise OverflowError(value)
     return value
+
+
+def is_quoted(value: Expr) -> bool:
+    """Whether it is a quoted constant, which may yet be read as something else."""
+    return isinstance(value, Literal) and value.type.kind == "str" and value.value is not None
+
+
+def is_null(value: Expr) -> bool:
+    """Whether it is the constant NULL."""
+    return isinstance(value, Literal) and value.value is None

@@ -1,4 +1,4 @@
-"""How a form of SQL is bound outside of `Scalars`: a function for a kind of sqlglot's nodes."""
+"""How a form of SQL is bound: a function for a kind of sqlglot's nodes."""
 
 from __future__ import annotations
 

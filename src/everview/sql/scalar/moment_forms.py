@@ -12,7 +12,7 @@ from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.library.moments import COUNTED, EXTRACTED, TRUNCATED
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import calls, constants
+from everview.sql.scalar import calls, casts, constants, division, spans, zones
 from everview.sql.scalar.forms import Forms
 from everview.sql.text import parts
 from everview.types import DATE, FLOAT, INT, STR, TIMESTAMP
@@ -29,12 +29,16 @@ _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "da
 
 def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     unit, value = node.name.lower(), scalars.bind(node.expression)
-    found = scalars.extracted(unit, value, node)
+    found = spans.extracted(scalars, unit, value, node)
     if found is not None:
         return found
     if value.type.kind == "time":
         value = functions.cast(value, TIMESTAMP)
-    value = functions.cast(value, TIMESTAMP) if unit == "epoch" and value.type.kind != "date" else scalars.local(value)
+    value = (
+        functions.cast(value, TIMESTAMP)
+        if unit == "epoch" and value.type.kind != "date"
+        else zones.local(scalars, value)
+    )
     if unit == "second" and scalars.source.dialect in FRACTIONS:
         if value.type.kind == "date":
             value = functions.cast(value, TIMESTAMP)
@@ -54,7 +58,7 @@ def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
                 "floordiv", scalars.call("add", scalars.call("month", value), Literal(INT, 2)), Literal(INT, 3)
             )
         case "doy":
-            day = scalars.cast_to(value, DATE)
+            day = casts.cast_to(scalars, value, DATE)
             first = scalars.call("date_trunc", Literal(STR, "year"), day)
             return scalars.call("add", scalars.call("date_diff_days", day, first), Literal(INT, 1))
         case "milliseconds":
@@ -81,7 +85,7 @@ def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
 
 def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
     given = scalars.bind(node.this)
-    value = scalars.cast_to(given, TIMESTAMP)
+    value = casts.cast_to(scalars, given, TIMESTAMP)
     unit = node.text("unit").lower()
     unit = _UNITS.get(unit, unit)
     parts.understood(node.args["unit"])  # quoted or not
@@ -89,7 +93,7 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
         cut = calls.called("trunc_more", [Literal(STR, unit), value], node, scalars)
     else:
         cut = scalars.call("date_trunc", Literal(STR, unit), value)
-    return scalars.absolute(cut) if given.type.kind == "timestamptz" else cut
+    return zones.absolute(scalars, cut) if given.type.kind == "timestamptz" else cut
 
 
 def on_datetrunc(scalars: Scalars, node: exp.DateTrunc) -> Expr:
@@ -102,7 +106,7 @@ def on_datediff(scalars: Scalars, node: exp.DateDiff) -> Expr:
     node.args.get("date_part_boundary")  # always said
     if node.args.get("unit") is not None and scalars.source.dialect in ELAPSED:
         return _elapsed(scalars, node, unit)
-    ends = [scalars.cast_to(scalars.bind(e), TIMESTAMP) for e in (node.this, node.expression)]
+    ends = [casts.cast_to(scalars, scalars.bind(e), TIMESTAMP) for e in (node.this, node.expression)]
     if unit.value not in COUNTED:
         raise scalars.source.error(node, "E_UNIT", f"there is no unit {unit.value}", did_you_mean(unit.value, COUNTED))
     return calls.called("units_between", [unit, *ends], node, scalars)
@@ -119,24 +123,24 @@ def _elapsed(scalars: Scalars, node: exp.DateDiff, unit: Literal) -> Expr:
         hint = "use months_between, or count from parts: year(b) - year(a)"
         raise scalars.source.refuse(node, f"datediff of {unit.value}s is not supported in this dialect", hint)
     given = [e.this if isinstance(e, exp.TsOrDsToDate) else e for e in (node.this, node.expression)]
-    ends = [scalars.cast_to(scalars.bind(e), TIMESTAMP) for e in given]
+    ends = [casts.cast_to(scalars, scalars.bind(e), TIMESTAMP) for e in given]
     passed = scalars.call("timestamp_diff", *ends)
-    return scalars.quotient(passed, Literal(INT, lengths[unit.value]))
+    return division.quotient(scalars, passed, Literal(INT, lengths[unit.value]))
 
 
 def on_second(scalars: Scalars, node: exp.Second) -> Expr:
     """second(x) of other dialects: whole"""
-    return scalars.call("second", scalars.local(scalars.cast_to(scalars.bind(node.this), TIMESTAMP)))
+    return scalars.call("second", zones.local(scalars, casts.cast_to(scalars, scalars.bind(node.this), TIMESTAMP)))
 
 
 def on_dateadd(scalars: Scalars, node: exp.DateAdd, sign: int = 1) -> Expr:
     """date_add(day, 3), date_add(day, INTERVAL 3 DAY): a date stays one if it is moved by days or more"""
     value, amount, unit = scalars.bind(node.this), node.expression, node.text("unit").lower() or "day"
     if isinstance(node, exp.TsOrDsAdd) and scalars.source.dialect in (*ELAPSED, "hive", "spark2"):
-        value = scalars.cast_to(value, DATE)  # their date_add gives a date, of texts and moments too
+        value = casts.cast_to(scalars, value, DATE)  # their date_add gives a date, of texts and moments too
     if isinstance(amount, exp.Interval):
         amount, unit = amount.this, amount.text("unit").lower() or "day"
-    count = scalars.as_type(amount, INT.optional())
+    count = casts.as_type(scalars, amount, INT.optional())
     unit = unit.rstrip("s")
     if sign < 0:
         count = scalars.call("neg", count)
@@ -148,7 +152,7 @@ def on_dateadd(scalars: Scalars, node: exp.DateAdd, sign: int = 1) -> Expr:
     if microseconds is None:
         raise scalars.source.error(node, "E_UNIT", f"there is no unit {unit}")
     moved = scalars.call("mul", count, Literal(INT, microseconds))
-    return scalars.call("timestamp_add", scalars.cast_to(value, TIMESTAMP), moved)
+    return scalars.call("timestamp_add", casts.cast_to(scalars, value, TIMESTAMP), moved)
 
 
 def on_datesub(scalars: Scalars, node: exp.DateSub) -> Expr:
@@ -211,7 +215,9 @@ def on_template(scalars: Scalars, node: exp.Expr) -> Expr:
 
 def on_datefromunixdate(scalars: Scalars, node: exp.DateFromUnixDate) -> Expr:
     """date_from_unix_date(n): a date, where sqlglot would make a timestamp of it"""
-    return scalars.call("date_add_days", Literal(DATE, dt.date(1970, 1, 1)), scalars.as_type(node.this, INT.optional()))
+    return scalars.call(
+        "date_add_days", Literal(DATE, dt.date(1970, 1, 1)), casts.as_type(scalars, node.this, INT.optional())
+    )
 
 
 def on_converttimezone(scalars: Scalars, node: exp.ConvertTimezone) -> Expr:

@@ -109,7 +109,7 @@ def _char(kind: exp.DataType, source: Source) -> DataType:
 
 
 def _varchar(kind: exp.DataType, source: Source) -> DataType:
-    """A text: columns do not enforce the length, as in DuckDB; casts cut what is longer (`Scalars.on_cast`)."""
+    """A text: columns do not enforce the length, as in DuckDB; `casts` cut what is longer."""
     if most_letters(kind) == 0 or any(not size.this.is_int for size in kind.expressions):
         raise source.refuse(kind, "a varchar has room for one letter at least", "write varchar(20), or text")
     return STR

@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.expr.library.patterns import similar
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
-from everview.sql.scalar import calls
+from everview.sql.scalar import array_forms, calls, casts
 from everview.sql.scalar.forms import Forms
 from everview.types import BOOL, BYTES, INT, STR
 
@@ -76,7 +76,7 @@ def on_escape(scalars: Scalars, node: exp.Escape) -> Expr:
 
 def on_dpipe(scalars: Scalars, node: exp.DPipe) -> Expr:
     a, b = scalars.bind(node.this), scalars.bind(node.expression)
-    return scalars.joined(a, b, node) or scalars.call("concat", _as_text(scalars, a), _as_text(scalars, b))
+    return array_forms.joined(scalars, a, b, node) or scalars.call("concat", _as_text(scalars, a), _as_text(scalars, b))
 
 
 PRINTING = ("postgres", "redshift", "materialize", "risingwave")
@@ -117,7 +117,7 @@ def _printed(scalars: Scalars, value: Expr) -> Expr:
 
 
 def _as_text(scalars: Scalars, value: Expr) -> Expr:
-    return value if value.type.kind == "str" else scalars.cast_to(value, STR)
+    return value if value.type.kind == "str" else casts.cast_to(scalars, value, STR)
 
 
 def on_trim(scalars: Scalars, node: exp.Trim) -> Expr:

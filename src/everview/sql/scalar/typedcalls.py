@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import Expr, Literal
+from everview.sql.scalar import json_forms, row_forms, zones
 from everview.types import INT, JSON, STR, array
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _on_path(op: str) -> Binder:
             raise scalars.source.error(
                 node, "E_ARITY", f"{node.name.lower()} takes a value and a path, without variables"
             )
-        return scalars.on_path(op, *node.expressions)
+        return json_forms.on_path(scalars, op, *node.expressions)
 
     return bind
 
@@ -129,7 +130,7 @@ def _cardinality(node: exp.Anonymous, scalars: Scalars) -> Expr:
 
 
 def _row(node: exp.Anonymous, scalars: Scalars) -> Expr:
-    return scalars.row([scalars.bind(e) for e in node.expressions])
+    return row_forms.row(scalars, [scalars.bind(e) for e in node.expressions])
 
 
 def _lower_or_upper(upper: bool) -> Binder:
@@ -148,7 +149,7 @@ def _timezone(node: exp.Anonymous, scalars: Scalars) -> Expr:
     """timezone(zone, moment): the same as moment AT TIME ZONE zone"""
     if len(node.expressions) != 2:
         raise scalars.source.error(node, "E_ARITY", "timezone takes a zone and a timestamp")
-    return scalars.on_attimezone(exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]))
+    return zones.on_attimezone(scalars, exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]))
 
 
 CALLS: dict[str, Binder] = {

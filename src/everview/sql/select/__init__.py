@@ -3,7 +3,10 @@
 Read in this order:
 
     scopes                 relations, and how names find columns
-    query, stars           SELECT, set operations, WITH, ORDER BY and LIMIT; `counts` reads how many rows
+    query, compiler        a bound query; what binds one: WITH, tables, and which file has the rest
+    selects, outputs, stars    SELECT, and what it gives; `values` has VALUES
+    limits, sort_keys      DISTINCT, ORDER BY and LIMIT; `counts` reads how many rows
+    set_operations, row_types  UNION and its kin; the types that several rows have in common
     from_clause            tables and joins; `conditions` finds keys, `join_order` and `choice` how they are joined
     memberships, base_tables    long IN lists; what a plan takes of one table
     subqueries, demand     EXISTS, IN, ANY and values, as joins; `array_queries` makes arrays of them

@@ -17,7 +17,7 @@ from everview.plan import nodes as plan
 
 if TYPE_CHECKING:
     from everview.session.table import Table
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
 
 
 def base_table(compiler: Compiler, node: plan.Node) -> Table | None:

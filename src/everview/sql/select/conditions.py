@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from sqlglot import exp
+
 from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
@@ -89,3 +91,17 @@ def moved(expr: Expr, place: dict[int, int]) -> Expr:
     """The expression over columns that are elsewhere now."""
     refs = [e for e in expr.walk() if isinstance(e, ColumnRef)]
     return expr.remap({e.index: ColumnRef(e.type, place[e.index]) for e in refs})
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """The parts of a condition that must all hold."""
+    found: list[exp.Expr] = []
+    todo = [node] if node is not None else []
+    while todo:  # no recursion: there may be thousands
+        part = todo.pop()
+        inner = part.unnest() if isinstance(part, exp.Paren) else part
+        if isinstance(inner, exp.And):
+            todo += [inner.expression, inner.this]
+        else:
+            found.append(part)
+    return found

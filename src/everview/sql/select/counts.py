@@ -15,13 +15,14 @@ from sqlglot import exp
 from everview.codes.digits import whole_number
 from everview.expr.nodes import Literal
 from everview.plan.nodes import ONE_ROW
+from everview.sql.scalar import casts
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.scopes import HIDDEN_FIELD, Relation, Scope
 from everview.sql.text.places import Source
 from everview.types import INT
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
 
 NUMBERS = ("int", "decimal", "numeric", "float")
 
@@ -59,7 +60,7 @@ def _constant(value: exp.Expr, compiler: Compiler) -> int | None:
     scalars = Scalars(compiler, Scope(Relation(ONE_ROW, (HIDDEN_FIELD,)), source), {})
     if scalars.bind(value).type.kind not in NUMBERS:
         raise _refused(value, source)
-    whole = scalars.as_type(value, INT)
+    whole = casts.as_type(scalars, value, INT)
     if not isinstance(whole, Literal):
         raise _refused(value, source)
     return None if whole.value is None else int(whole.value)

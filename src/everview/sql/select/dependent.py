@@ -16,10 +16,11 @@ from sqlglot import exp
 
 from everview.expr.nodes import ColumnRef, Expr
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.select import outputs
 from everview.sql.select.scopes import Field
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler
+    from everview.sql.select.compiler import Compiler
 
 Key = tuple[exp.Expr, Expr]
 """What is grouped by: as it is written, and bound."""
@@ -60,7 +61,7 @@ def _named(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _places(compiler: Compiler, column: exp.Expr, below: Scalars) -> list[int]:
-    if compiler.is_star(column):
+    if outputs.is_star(column):
         table = column.args["table"].name.lower() if isinstance(column, exp.Column) else ""
         fields = below.scope.relation.fields
         return [i for i, f in enumerate(fields) if f.name and (f.table.lower() == table if table else f.plain)]

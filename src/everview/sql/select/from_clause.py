@@ -26,16 +26,17 @@ from everview.sql.answers import files
 from everview.sql.answers.parameters import PARAMETER
 from everview.sql.clock import timed
 from everview.sql.scalar.moment_forms import JAVA
-from everview.sql.scalar.scalars import Scalars, conjuncts
+from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import asof, demand, table_functions, temporal_joins
-from everview.sql.select.conditions import moved, outer_join, shifted, split
+from everview.sql.select.conditions import conjuncts, moved, outer_join, shifted, split
 from everview.sql.select.join_order import ordered_join
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.select.table_functions import Bound, TableCall
 from everview.sql.text.places import SqlError, has_query
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler, Env
+    from everview.sql.select.compiler import Compiler
+    from everview.sql.select.query import Env
 
 
 METHODS = ("", "NATURAL", "ASOF")

@@ -35,9 +35,10 @@ from everview.plan.nodes import (
 )
 from everview.sql.folds import Folding
 from everview.sql.lists import Documents, Listing
-from everview.sql.scalar.scalars import Scalars, sort_keys
+from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import composed, named_aggregates
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
+from everview.sql.select.sort_keys import sort_keys
 from everview.sql.select.windows import AGGREGATES, windows_in
 from everview.sql.text import dialects, parts
 from everview.sql.text.callnames import LISTS

@@ -15,7 +15,7 @@ from everview.expr import common_types, functions
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.sql.folds import PAIRS, Folding
-from everview.sql.scalar.scalars import sort_keys
+from everview.sql.select.sort_keys import sort_keys
 from everview.types import FLOAT, INT, DataType
 
 if TYPE_CHECKING:

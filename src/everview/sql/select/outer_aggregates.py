@@ -23,7 +23,8 @@ from everview.sql.select.scopes import OUTSIDE, Correlated, Outer, Scope
 from everview.sql.text.places import SqlError
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler, Env
+    from everview.sql.select.compiler import Compiler
+    from everview.sql.select.query import Env
 
 Found = tuple[exp.Expr, exp.Expr | None]
 """An aggregate and the condition of its FILTER."""

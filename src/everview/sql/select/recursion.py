@@ -46,7 +46,8 @@ from everview.sql.scalar.names import data_type
 from everview.sql.select.scopes import Field, Relation
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler, Env
+    from everview.sql.select.compiler import Compiler
+    from everview.sql.select.query import Env
 
 
 class Untyped(Exception):

@@ -31,7 +31,8 @@ from everview.sql.select.table_functions import TableCall
 from everview.types import INT
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler, Env
+    from everview.sql.select.compiler import Compiler
+    from everview.sql.select.query import Env
 
 Made = tuple[Node, Callable[[], list[Expr]]]
 """The rows with their windows, and the ends of windows that a row of the table may be in."""

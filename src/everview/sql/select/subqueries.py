@@ -29,16 +29,19 @@ from everview.plan.joins import same_keys
 from everview.plan.nodes import Aggregate, Filter, Node, Project, Reduce, Threshold
 from everview.plan.nodes import Constant as Rows
 from everview.sql.clock.timed import mentions_now
-from everview.sql.scalar.scalars import Scalars, conjuncts, sort_keys
-from everview.sql.select import demand, memberships
-from everview.sql.select.conditions import outer_join, shifted
+from everview.sql.scalar import comparisons
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select import demand, memberships, outputs
+from everview.sql.select.conditions import conjuncts, outer_join, shifted
 from everview.sql.select.from_clause import FromClause
 from everview.sql.select.scopes import Correlated, Outer, PairScope, Scope
+from everview.sql.select.sort_keys import sort_keys
 from everview.sql.text.places import has_query
 from everview.types import BOOL, INT
 
 if TYPE_CHECKING:
-    from everview.sql.select.query import Compiler, Env, Query
+    from everview.sql.select.compiler import Compiler
+    from everview.sql.select.query import Env, Query
 
 _TRUE, _FALSE = Constant(BOOL, True), Constant(BOOL, False)
 _UNKNOWN = Constant(BOOL.optional(), None)
@@ -176,13 +179,13 @@ class Subqueries:
         width = len(self.scope.relation.fields)
         found: list[Expr] = []
         for item in select.expressions:
-            if self.compiler.is_star(item):
-                found += [shifted(e, width) for _, e in self.compiler.star(item, own)]
+            if outputs.is_star(item):
+                found += [shifted(e, width) for _, e in outputs.star(self.compiler, item, own)]
             else:
                 found.append(pair.bind(item))
         order = select.args.get("order")
         for ordered in order.expressions if order is not None else []:
-            self.compiler.order_key(ordered.this, pair, [("", e) for e in found])
+            outputs.order_key(self.compiler, ordered.this, pair, [("", e) for e in found])
             sort_keys(Constant(BOOL, True), ordered)
         return found
 
@@ -193,7 +196,7 @@ class Subqueries:
             return []
         if len(values) != len(outputs):
             raise self.source.error(at, "E_WIDTH", f"the subquery has {len(outputs)} columns, IN needs {len(values)}")
-        return [left.compare("eq", left.bind(v), o) for v, o in zip(values, outputs, strict=True)]
+        return [comparisons.compare(left, "eq", left.bind(v), o) for v, o in zip(values, outputs, strict=True)]
 
     # ------------------------------------------------------------------------------ values of any place
 
@@ -260,9 +263,8 @@ class Subqueries:
         context = len(positions)
         rows = joins.take(query.node, range(query.width))
         width = len(self.scope.relation.fields)
-        equal = Scalars(self.compiler, self.scope, self.env).compare(
-            "eq", value, ColumnRef(rows.types[context], width + context)
-        )
+        scalars = Scalars(self.compiler, self.scope, self.env)
+        equal = comparisons.compare(scalars, "eq", value, ColumnRef(rows.types[context], width + context))
         hits = Threshold(Project(rows, (*joins.refs(rows.types), _TRUE)), "distinct")
         keys = [
             same_keys(self.scope.relation.ref(p), ColumnRef(rows.types[i], width + i)) for i, p in enumerate(positions)
@@ -298,10 +300,10 @@ class Subqueries:
         total, known, *extremes = self._summary(joins.take(query.node, range(query.width)), positions, kinds)
         scalars = Scalars(self.compiler, self.scope, self.env)
         if op in ("eq", "ne"):  # something differs from x if the smallest or the largest does
-            differs = call("or", *(scalars.compare("ne", value, e) for e in extremes))
+            differs = call("or", *(comparisons.compare(scalars, "ne", value, e) for e in extremes))
             decided = differs if some else call("not", differs)
         else:
-            decided = scalars.compare(op, value, extremes[0])
+            decided = comparisons.compare(scalars, op, value, extremes[0])
         clear, empty = (_TRUE, _FALSE) if some else (_FALSE, _TRUE)
         open_ = call("or", call("is_null", value), call("lt", known, total))
         return call(

@@ -17,7 +17,7 @@ from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
-from everview.sql.scalar import calls, constants
+from everview.sql.scalar import calls, constants, json_forms
 from everview.sql.text import dialects
 from everview.sql.text.callnames import TABLES
 from everview.sql.text.notes import SESSION
@@ -233,7 +233,7 @@ def _document(parts: tuple[str, ...], names: tuple[str, ...]) -> Callable[[Table
 
     def bind(call: TableCall, scalars: Scalars) -> Bound:
         _arity(call, 1, 1, scalars)
-        value = scalars.document(call.args[0])
+        value = json_forms.document(scalars, call.args[0])
         args = tuple(scalars.call(part, value) for part in parts)
         types = tuple(a.type.items[0].optional() for a in args)
         return Bound(args, Unfolding("unnest", 0, columns=len(args)), types, names or (call.name,))
@@ -244,7 +244,7 @@ def _document(parts: tuple[str, ...], names: tuple[str, ...]) -> Callable[[Table
 def _path_items(call: TableCall, scalars: Scalars) -> Bound:
     """jsonb_path_query(j, path): what the path gives"""
     _arity(call, 2, 2, scalars)
-    found = scalars.on_path("jsonpath_items", *call.args)
+    found = json_forms.on_path(scalars, "jsonpath_items", *call.args)
     return Bound((found,), Unfolding("unnest", 0, columns=1), (JSON.optional(),), (call.name,))
 
 

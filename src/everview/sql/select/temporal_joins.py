@@ -27,18 +27,18 @@ from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.clock.lookups import LookupJoin
 from everview.session.clock.watermarks import Watermark
-from everview.sql.scalar.scalars import Scalars, conjuncts
+from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import asof
 from everview.sql.select.base_tables import base_table, over_table, rebuilt
-from everview.sql.select.conditions import outer_join, split
+from everview.sql.select.conditions import conjuncts, outer_join, split
 from everview.sql.select.scopes import Relation, Scope
 from everview.types import TIMESTAMP
 
 if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.session.table import Table
+    from everview.sql.select.compiler import Compiler
     from everview.sql.select.from_clause import FromClause
-    from everview.sql.select.query import Compiler
 
 MOMENTS = ("date", "timestamp", "timestamptz")
 

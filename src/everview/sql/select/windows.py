@@ -23,9 +23,10 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan.windows import TO_PEERS, WHOLE, Frame, Window, WindowCall, WindowKind
 from everview.sql.scalar import constants
-from everview.sql.scalar.scalars import Scalars, sort_keys
+from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import composed
 from everview.sql.select.scopes import Relation, Scope
+from everview.sql.select.sort_keys import sort_keys
 from everview.types import FLOAT, INT, DataType
 
 _RANKS: dict[type[exp.Expr], tuple[WindowKind, DataType]] = {

@@ -50,6 +50,22 @@ TABLES: frozenset[str] = frozenset(
 )
 """Functions that give rows, by name."""
 
+_DOCUMENTS = (
+    "array_length", "build_array", "build_object", "extract_path", "extract_path_text", "pretty", "set", "strip_nulls",
+    "typeof",
+)  # fmt: skip
+TYPED: frozenset[str] = frozenset(
+    {
+        "array_append", "array_cat", "array_distinct", "array_except", "array_intersect", "array_length", "array_lower",
+        "array_position", "array_positions", "array_prepend", "array_remove", "array_replace", "array_sort",
+        "array_to_string", "array_upper", "cardinality", "jsonb_path_exists", "jsonb_path_match",
+        "jsonb_path_query_array", "jsonb_path_query_first", "list_sort", "map_contains_key", "map_keys", "map_values",
+        "row", "string_to_array", "timezone", "to_json", "to_jsonb", "trim_array",
+        *(f"{head}_{name}" for name in _DOCUMENTS for head in ("json", "jsonb")),
+    }
+)  # fmt: skip
+"""Functions of arrays, JSON, rows and maps (`everview.sql.scalar.typedcalls`)."""
+
 LISTS: frozenset[str] = frozenset({"json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"})
 """Aggregates that make one JSON value of a group."""
 

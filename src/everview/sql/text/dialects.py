@@ -27,10 +27,9 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from everview.sql.scalar.typedcalls import CALLS
-from everview.sql.text.callnames import AGGREGATES, LISTS, SCALARS, TABLES
+from everview.sql.text.callnames import AGGREGATES, LISTS, SCALARS, TABLES, TYPED
 
-_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *CALLS, *LISTS}
+_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *TYPED, *LISTS}
 
 
 def _json_operator(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:

@@ -1,0 +1,151 @@
+"""Casts as SQL has them: whole numbers are rounded, quoted constants are read at once, zones count."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr import common_types, functions
+from everview.expr.nodes import Expr, Literal
+from everview.sql.answers.parameters import Learned
+from everview.sql.scalar import calls, constants, names, zones
+from everview.sql.scalar.forms import Forms
+from everview.sql.text.places import SqlError
+from everview.types import FLOAT, INT, STR, DataType
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+
+READ_NOW = frozenset(
+    {
+        "date",
+        "timestamp",
+        "timestamptz",
+        "time",
+        "interval",
+        "uuid",
+        "json",
+        "enum",
+        "array",
+        "struct",
+        "numeric",
+        "bool",
+    }
+)
+"""Types as which a quoted constant is read when it is bound, so that a mistake has its place."""
+
+ZONED = ("timestamp", "date", "time", "str")
+
+
+def on_cast(scalars: Scalars, node: exp.Cast) -> Expr:
+    if isinstance(node.this, exp.IntDiv):
+        return scalars.bind(node.this)  # sqlglot wraps div(a, b) into a cast
+    if scalars.compiler.parameters.lacks_type(node.this):
+        raise Learned(node.this.name, names.data_type(node.to, scalars.source))
+    value = scalars.bind(node.this)
+    target = names.data_type(node.to, scalars.source)
+    if isinstance(value, Literal) and constants.is_quoted(value) and _reads_now(value.value, target):
+        return constants.text_as(value.value, target, node.this, scalars.source)
+    if (value.type.kind, target.kind) == ("time", "timestamp"):
+        raise scalars.source.error(node, "E_TYPE", "a time has no date", "add it to one: date + time")
+    is_number = value.type.kind in common_types.NUMBERS and not constants.is_null(value)
+    if is_number and target.kind in ("timestamp", "timestamptz", "date"):
+        return _moment_of_number(scalars, value, target, node)
+    return _cut(scalars, cast_to(scalars, value, target), node.to)
+
+
+def on_trycast(scalars: Scalars, node: exp.TryCast) -> Expr:
+    """A cast that gives NULL where it fails; errors in its argument stay errors."""
+    value = scalars.bind(node.this)
+    target = names.data_type(node.to, scalars.source)
+    is_cast = not node.args.get("safe")  # CAST, which fails nowhere in these dialects, not TRY_CAST
+    is_text = value.type.kind == "str" and target.kind == "int"
+    if is_cast and is_text and scalars.source.dialect in ("spark", "spark2", "hive"):
+        return _whole_part(scalars, value, target)
+    try:
+        made = on_cast(scalars, node)
+    except SqlError:
+        if not constants.is_quoted(value):
+            raise
+        return Literal(names.data_type(node.to, scalars.source).optional(), None)
+    return made if isinstance(made, Literal) else scalars.call("attempt", made, value)
+
+
+def _whole_part(scalars: Scalars, text: Expr, target: DataType) -> Expr:
+    """A text cast to an int as Spark does: '1.23' is 1, what is no number is NULL."""
+    cut = text
+    for pattern, by in ((r"^\s*([+-]?\d+)\.\d*\s*$", r"\1"), (r"^\s*[+-]?\.\d+\s*$", "0")):
+        given = [cut, Literal(STR, pattern), Literal(STR, by)]
+        cut = calls.called("regexp_replace", given, exp.Null(), scalars)
+    return scalars.call("attempt", functions.cast(cut, target.optional()), text)
+
+
+def _moment_of_number(scalars: Scalars, value: Expr, target: DataType, node: exp.Cast) -> Expr:
+    """A number is no moment in PostgreSQL; in Spark and Hive it is seconds since 1970."""
+    if target.kind == "date" or scalars.source.dialect not in ("hive", "spark", "spark2", "databricks"):
+        hint = "use to_timestamp(seconds)" if target.kind != "date" else "add days to a date: date '1970-01-01' + n"
+        raise scalars.source.error(node, "E_TYPE", f"a number cannot be cast to {target.optional(False)!r}", hint)
+    return calls.called("epoch_to_timestamp", [functions.cast(value, FLOAT)], node, scalars)
+
+
+def _cut(scalars: Scalars, value: Expr, kind: exp.DataType) -> Expr:
+    """A value that was cast to varchar(n): its first letters, as in PostgreSQL; DuckDB takes no notice of n."""
+    inside = [d for d in kind.find_all(exp.DataType) if d is not kind and names.most_letters(d)]
+    if inside:
+        raise scalars.source.refuse(kind, "a cast cuts a varchar(n), not those inside of something", "write text")
+    most = names.most_letters(kind)
+    if most is None or scalars.source.dialect == "duckdb":
+        return value
+    return constants.folded(scalars.call("left", value, Literal(INT, most)), scalars.compiler.interner)
+
+
+def as_type(scalars: Scalars, node: exp.Expr, target: DataType) -> Expr:
+    """An expression as a value of a type; a quoted constant is read as one."""
+    value = scalars.bind(node)
+    if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None and target.kind != "str":
+        return constants.text_as(value.value, target, node, scalars.source)
+    return cast_to(scalars, value, target)
+
+
+def cast_to(scalars: Scalars, value: Expr, target: DataType) -> Expr:
+    """A value cast as SQL does."""
+    zoned = zoned_cast(scalars, value, target)
+    if zoned is not None:
+        return zoned
+    if target.kind == "str" and value.type.kind in ("float", "timestamp"):
+        return scalars.call(f"{value.type.kind}_text", value)  # as PostgreSQL prints them
+    if target.kind == "int" and value.type.kind in {"float", "decimal"}:
+        value = scalars.call("round", value)
+    if target.kind == "bytes" and value.type.kind == "str" and scalars.source.dialect == "postgres":
+        return constants.folded(scalars.call("text_bytes", value), scalars.compiler.interner)
+    return constants.folded(functions.cast(value, target), scalars.compiler.interner)
+
+
+def zoned_cast(scalars: Scalars, value: Expr, target: DataType) -> Expr | None:
+    """A cast from or to timestamptz, where the zone counts; None for other casts."""
+    source = value.type.kind
+    if source == "timestamptz" and target.kind in ZONED:
+        if target.kind == "str":
+            return scalars.call("zone_text", value, zones.zone(scalars))
+        return cast_to(scalars, zones.local(scalars, value), target)
+    if target.kind == "timestamptz" and source in ("date", "timestamp"):
+        return zones.absolute(scalars, value)
+    if target.kind == "timestamptz" and source == "str":
+        return scalars.call("zone_read", value, zones.zone(scalars))
+    return None
+
+
+def _reads_now(text: str, target: DataType) -> bool:
+    """Whether a quoted constant is read when it is bound: '1e3' as a decimal too, which compiled casts do not know."""
+    return target.kind in READ_NOW or (
+        target.kind == "decimal" and re.fullmatch(r"[-+.\d]+[eE][-+]?\d+", text) is not None
+    )
+
+
+FORMS: Forms = {
+    exp.Cast: on_cast,
+    exp.TryCast: on_trycast,
+}

@@ -1,0 +1,76 @@
+"""Division and remainders as SQL has them: towards zero for whole numbers, by zero as the dialect has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr.nodes import Expr, Literal
+from everview.sql.scalar import spans
+from everview.sql.scalar.forms import Forms
+from everview.sql.text import dialects
+from everview.types import INT
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+
+def on_div(scalars: Scalars, node: exp.Div) -> Expr:
+    """Of integers whole, or exact, as the dialect has it; by zero NULL or an error of the row."""
+    a, b = scalars.pair(node.this, node.expression)
+    if node.args.get("safe"):
+        b = _not_zero(scalars, b)
+    if node.args.get("typed") and a.type.kind == b.type.kind == "int":
+        return quotient(scalars, a, b)
+    return spans.divided(scalars, a, b) or scalars.call("div", a, b)
+
+
+def _not_zero(scalars: Scalars, divisor: Expr) -> Expr:
+    return scalars.call("nullif", divisor, Literal(INT, 0))
+
+
+def on_mod(scalars: Scalars, node: exp.Mod) -> Expr:
+    a, b = scalars.pair(node.this, node.expression)
+    if dialects.is_safe(scalars.source.dialect):
+        b = _not_zero(scalars, b)
+    if "float" in (a.type.kind, b.type.kind):
+        return _fmod(scalars, a, b)
+    rest = scalars.call("mod", a, b)
+    return scalars.call("case", _rounded_down(scalars, a, b, rest), scalars.call("sub", rest, b), rest)
+
+
+def _fmod(scalars: Scalars, a: Expr, b: Expr) -> Expr:
+    """C's remainder, which has the dividend's sign. That of the magnitudes is exact; adding a divisor to it, to
+    change its sign, would round.
+    """
+    rest = scalars.call("mod", scalars.call("abs", a), scalars.call("abs", b))
+    return scalars.call("case", scalars.call("lt", a, Literal(INT, 0)), scalars.call("neg", rest), rest)
+
+
+def on_intdiv(scalars: Scalars, node: exp.IntDiv) -> Expr:
+    a, b = scalars.pair(node.this, node.expression)
+    return quotient(scalars, a, _not_zero(scalars, b) if dialects.is_safe(scalars.source.dialect) else b)
+
+
+def quotient(scalars: Scalars, a: Expr, b: Expr) -> Expr:
+    """a / b rounded towards zero."""
+    quotient = scalars.call("floordiv", a, b)
+    one = Literal(INT, 1)
+    return scalars.call(
+        "case", _rounded_down(scalars, a, b, scalars.call("mod", a, b)), scalars.call("add", quotient, one), quotient
+    )
+
+
+def _rounded_down(scalars: Scalars, a: Expr, b: Expr, rest: Expr) -> Expr:
+    """Whether division rounded away from zero: there is a rest and the signs differ."""
+    zero = Literal(INT, 0)
+    signs = scalars.call("ne", scalars.call("lt", a, zero), scalars.call("lt", b, zero))
+    return scalars.call("and", scalars.call("ne", rest, zero), signs)
+
+
+FORMS: Forms = {
+    exp.Div: on_div,
+    exp.Mod: on_mod,
+    exp.IntDiv: on_intdiv,
+}

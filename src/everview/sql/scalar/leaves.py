@@ -1,0 +1,76 @@
+"""Where expressions end: columns, constants, parameters, brackets, and subqueries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr.nodes import Expr, Literal
+from everview.sql.answers.parameters import PARAMETER
+from everview.sql.scalar import constants
+from everview.sql.scalar.forms import Forms
+from everview.types import BOOL, INT, STR
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+
+def on_column(scalars: Scalars, node: exp.Column) -> Expr:
+    if isinstance(node.this, exp.Star):
+        raise scalars.source.error(node, "E_STAR", "* is not allowed here", "name the column")
+    return scalars.scope.column(node)
+
+
+def on_literal(scalars: Scalars, node: exp.Literal) -> Expr:
+    if node.is_string:
+        return Literal(STR, node.name)
+    try:
+        return constants.number(node)
+    except ArithmeticError:  # sqlglot takes .1.25 for one
+        raise scalars.source.error(node, "E_SYNTAX", f"{node.name} is not a number") from None
+
+
+def on_null(scalars: Scalars, node: exp.Null) -> Expr:
+    return Literal(INT.optional(), None)
+
+
+def on_boolean(scalars: Scalars, node: exp.Boolean) -> Expr:
+    return Literal(BOOL, bool(node.this))
+
+
+def on_paren(scalars: Scalars, node: exp.Paren) -> Expr:
+    return scalars.bind(node.this)
+
+
+def on_alias(scalars: Scalars, node: exp.Alias) -> Expr:
+    return scalars.bind(node.this)
+
+
+def on_parameter(scalars: Scalars, node: exp.Parameter) -> Expr:
+    constant = scalars.compiler.parameters.constant(node)
+    if constant is not None:
+        return constant
+    scalars.compiler.parameters.check(node, scalars.source)
+    return scalars.scope.column(exp.column(node.name, table=PARAMETER))
+
+
+def on_exists(scalars: Scalars, node: exp.Exists) -> Expr:
+    return scalars.compiler.subqueries(scalars.scope, scalars.env).exists(node)
+
+
+def on_subquery(scalars: Scalars, node: exp.Subquery) -> Expr:
+    return scalars.compiler.subqueries(scalars.scope, scalars.env).scalar(node)
+
+
+FORMS: Forms = {
+    exp.Column: on_column,
+    exp.Literal: on_literal,
+    exp.Null: on_null,
+    exp.Boolean: on_boolean,
+    exp.Paren: on_paren,
+    exp.Alias: on_alias,
+    exp.Parameter: on_parameter,
+    exp.Exists: on_exists,
+    exp.Subquery: on_subquery,
+}

@@ -1,0 +1,71 @@
+"""Rows and maps: how they are written, and their fields."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr import functions
+from everview.expr.nodes import Expr, Literal
+from everview.sql.scalar import constants
+from everview.sql.scalar.forms import Forms
+from everview.types import INT, struct
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+
+def on_dot(scalars: Scalars, node: exp.Dot) -> Expr:
+    """(row).field"""
+    if not isinstance(node.expression, exp.Identifier):
+        raise scalars.refused(node)
+    value = scalars.bind(node.this)
+    if value.type.kind != "struct":
+        raise scalars.source.error(node, "E_TYPE", f"{value.type!r} has no fields", "rows have: (r).x")
+    wanted = node.expression.name
+    have = [n.lower() for n in value.type.names]
+    if wanted.lower() not in have:
+        hint = f"its fields are {', '.join(value.type.names)}"
+        raise scalars.source.error(node.expression, "E_COLUMN", f"the row has no field {wanted}", hint)
+    return scalars.call("struct_get", value, Literal(INT, have.index(wanted.lower())))
+
+
+def row(scalars: Scalars, items: list[Expr], names: tuple[str, ...] = ()) -> Expr:
+    """ROW(1, 'a'): fields f1, f2, ... unless they have names."""
+    made = functions.call("struct_make", *items)
+    if names:
+        made = replace(made, type=struct(names, tuple(i.type for i in items)))
+    return constants.folded(made, scalars.compiler.interner)
+
+
+def on_struct(scalars: Scalars, node: exp.Struct) -> Expr:
+    """{'x': 1}"""
+    tokens = scalars.source.tokens
+    before = [t.text.upper() for t, after in itertools.pairwise(tokens) if after.text == "{"]
+    if "MAP" in before:
+        raise scalars.source.refuse(node, "MAP {...} is not supported", "map(ARRAY['a'], ARRAY[1])")
+    names: list[str] = []
+    items: list[Expr] = []
+    for field in node.expressions:
+        if not isinstance(field, exp.PropertyEQ):
+            raise scalars.source.refuse(node, "a row has named values", "{'x': 1}, or ROW(1, 2)")
+        names.append(field.this.name)
+        items.append(scalars.bind(field.expression))
+    if len({*names}) < len(names):
+        raise scalars.source.error(node, "E_DUPLICATE", "two fields have the same name")
+    return row(scalars, items, tuple(names))
+
+
+def on_map(scalars: Scalars, node: exp.Map) -> Expr:
+    """map(ARRAY[keys], ARRAY[values])"""
+    return scalars.call("map_make", scalars.bind(node.args["keys"]), scalars.bind(node.args["values"]))
+
+
+FORMS: Forms = {
+    exp.Dot: on_dot,
+    exp.Struct: on_struct,
+    exp.Map: on_map,
+}

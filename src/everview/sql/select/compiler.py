@@ -1,0 +1,221 @@
+"""Binds the queries of one statement: what it knows of the statement, what is in sight, and which file binds what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.codes.interner import Interner
+from everview.dataflow.lending import is_guest
+from everview.errors import did_you_mean
+from everview.expr import functions
+from everview.language.relation import relation_of
+from everview.plan.nodes import Filter, Node, Project, Table, Threshold
+from everview.plan.sizes import Sizes
+from everview.session.core import core_of
+from everview.session.names.estimates import estimates
+from everview.sql.answers import files
+from everview.sql.answers.parameters import Parameters
+from everview.sql.ddl import defined, schemas
+from everview.sql.rights import policies
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select import (
+    limits,
+    recursion,
+    selects,
+    set_operations,
+    stream_windows,
+    values,
+)
+from everview.sql.select.query import Env, Query
+from everview.sql.select.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
+from everview.sql.select.subqueries import Subqueries
+from everview.sql.select.table_functions import TableCall
+from everview.sql.text import parts
+from everview.sql.text.places import Source
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+ORDER_BY_SIZE_ROWS = 10_000
+"""Rows from which the order of joins goes by sizes: below, it is the text's, so that plans can be foretold."""
+
+
+class Compiler:
+    """Binds the queries of one statement."""
+
+    def __init__(self, session: Session, source: Source, standing: bool = False) -> None:
+        self.session = session
+        self.core = core_of(session)
+        self.source = source
+        self.standing = standing
+        """Whether the answer is kept, so that now() moves."""
+        self.parameters = source.parameters or Parameters()
+        self.by_text = is_guest()
+        """Whether joins are in the text's order whatever the sizes: so a definition is the same on any day."""
+        self.by_size = False
+        """Whether some joins were ordered by sizes."""
+        self.target: exp.Expr | None = None
+        """The table that a statement changes: a table whatever WITH calls so."""
+        self.given: Mapping[int, Relation | None] = {}
+        """WITH queries that change rows, by identity; see `everview.sql.dml.modifying`."""
+        self.emitted = False
+        """Whether there are windows that EMIT ON WINDOW CLOSE is about."""
+        self.trusted = False
+        """Whether it binds for the system itself, whoever acts: conditions of policies."""
+        self.shared = False
+        """Whether attributes that policies read are parameters, not constants."""
+        self.claims: dict[str, Any] = {}
+        """Attributes of whoever acts that the plan depends on, and their values."""
+        self.command = "SELECT"
+        """What is done to the rows of the target."""
+        self.loop_depth = 0
+        self.called: dict[str, None] = {}
+        """Functions written in SQL that are called, in order."""
+        self._marked: dict[int, exp.Expr] = {}
+        """Statements whose calls of functions written in SQL are marked."""
+        self.alone: dict[tuple[int, tuple[tuple[str, int], ...]], tuple[Query, exp.Expr, Env]] = {}
+        """Subqueries that read nothing around them, by identity and by what the names in sight stand for: each level of
+        a nest of them is asked for twice, and may be bound once."""
+        self.inlining: tuple[str, ...] = ()
+        """Those whose bodies are being bound."""
+        self.used: dict[str, None] = {}
+        """Tables and views read, in order."""
+        self.files: dict[Table, files.FileTable] = {}
+        """Files read, by the tables that stand for them."""
+
+    @property
+    def interner(self) -> Interner:
+        return self.core.interner
+
+    def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
+        """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
+        if self.by_text or len(leaves) < 3 or max(map(self._sizes.rows, leaves)) < ORDER_BY_SIZE_ROWS:
+            return None
+        self.by_size = True
+        return self._sizes
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return estimates(self.core)
+
+    def scalars(self, scope: Scope, env: Env) -> Scalars:
+        return Scalars(self, scope, env)
+
+    def subqueries(self, scope: Scope, env: Env) -> Subqueries:
+        return Subqueries(self, scope, env)
+
+    def context(self, outer: Outer) -> Relation:
+        """The distinct values of the outer columns that a subquery reads."""
+        above = outer.scope.relation
+        needed = above.node
+        if outer.demand is not None and above.ref(outer.demand).type.nullable:
+            needed = Filter(needed, functions.call("is_not_null", above.ref(outer.demand)))
+        values = Project(needed, tuple(above.ref(p) for p in outer.positions))
+        return Relation(Threshold(values, "distinct"), (HIDDEN_FIELD,) * len(outer.positions))
+
+    def table(self, node: exp.Table, env: Env) -> Relation:
+        """A WITH query, table or view by name."""
+        if files.is_file(node, self.source):
+            return files.relation(self, node)
+        full = schemas.full_name(node)
+        name = full.lower()
+        if name in env and node is not self.target and node.args.get("db") is None:
+            found = env[name]
+            if found is None:
+                raise recursion.Untyped(node)
+            return found
+        exact = schemas.found(self.core, schemas.written(node), _all_names(self.session))
+        shown = None
+        if not self.trusted and node is self.target:
+            self.core.access.may_read(exact)
+        elif not self.trusted:
+            shown = self.core.access.readable(exact)
+        if exact not in self.session:
+            raise self.source.error(
+                node,
+                "E_TABLE",
+                f"there is no table or view {full}",
+                did_you_mean(name, [*env, *_all_names(self.session)]),
+            )
+        self.used[exact] = None
+        collection = self.session[exact]
+        relation = Relation(relation_of(collection).node, tuple(Field(c.name) for c in relation_of(collection).columns))
+        found = policies.visible(self, exact, relation, self.command if node is self.target else "SELECT")
+        return found if shown is None else policies.narrowed(found, shown)
+
+    def windows(self, call_: TableCall, env: Env) -> Relation:
+        """TUMBLE, HOP, CUMULATE and SESSION."""
+        return stream_windows.relation(self, call_, env)
+
+    def query(self, node: exp.Expr, env: Env, outer: Outer | None) -> Query:
+        """Any query; with an outer scope its context comes first."""
+        if id(root := node.root()) not in self._marked:
+            self._marked[id(root)] = root
+            defined.mark(root, self.core.catalog)
+        if isinstance(node, exp.Subquery):
+            self.source.only(node, "this", "alias", "joins", "with_", "limit", "order", "offset")
+            return limits.limited(self, node, self.query(node.this, self.with_clause(node, env), outer))
+        if isinstance(node, exp.Select):
+            return selects.bound(self, node, self.with_clause(node, env), outer)
+        if isinstance(node, exp.SetOperation):
+            made = set_operations.bound(self, node, self.with_clause(node, env), outer)
+            return limits.limited(self, node, made)
+        if isinstance(node, exp.Values):
+            return limits.limited(self, node, values.bound(self, node, self.with_clause(node, env), outer))
+        raise self.source.refuse(node, f"{node.key} is not a query")
+
+    def with_clause(self, node: exp.Expr, env: Env) -> Env:
+        """The names in sight with those of the query's WITH."""
+        clause = node.args.get("with_")
+        if clause is None:
+            return env
+        self._refuse_twice(clause)
+        if clause.args.get("recursive"):
+            return recursion.bind_all(self, clause.expressions, env)
+        for cte in clause.expressions:
+            if self.given.get(id(cte.this), True) is None:  # it changes rows and gives none
+                parts.understood(cte.args["alias"])
+                continue
+            env = {**env, cte.alias.lower(): self.cte(cte, env)}
+        return env
+
+    def _refuse_twice(self, clause: exp.With) -> None:
+        """Two queries of one WITH have two names."""
+        seen: set[str] = set()
+        for cte in clause.expressions:
+            if cte.alias.lower() in seen:
+                what = f"two queries of WITH are called {cte.alias}"
+                raise self.source.error(cte.args["alias"], "E_DUPLICATE", what, "give one of them another name")
+            seen.add(cte.alias.lower())
+
+    def cte(self, cte: exp.CTE, env: Env) -> Relation:
+        """One WITH query."""
+        given = self.given.get(id(cte.this))
+        if given is not None:
+            return self.renamed(cte, given)
+        return self.renamed(cte, self.derived(cte.this, env))
+
+    def derived(self, node: exp.Expr, env: Env, parameterised: bool = False) -> Relation:
+        """A query as a table of another; if it reads parameters, for all their values."""
+        if parameterised or self.parameters.are_read(node, env):
+            query = self.query(node, env, self.parameters.outer)
+            return replace(query.relation(), parameters=self.parameters.names)
+        return self.query(node, env, None).relation()
+
+    def renamed(self, cte: exp.CTE, relation: Relation) -> Relation:
+        """With the column names that the WITH gives."""
+        columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or [])
+        if len(columns) > relation.width:
+            raise self.source.error(
+                cte.args["alias"], "E_WIDTH", f"{cte.alias} has {relation.width} columns, not {len(columns)}"
+            )
+        return relation.called("", columns)
+
+
+def _all_names(session: Session) -> list[str]:
+    return [*session.tables, *session.views]

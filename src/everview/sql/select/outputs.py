@@ -1,0 +1,74 @@
+"""The outputs of a SELECT, and what names them: *, numbers, aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.codes.digits import whole_number
+from everview.errors import did_you_mean
+from everview.expr.nodes import Expr
+from everview.sql.scalar.names import output_name
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select import stars
+from everview.sql.select.grouping import Grouped
+
+if TYPE_CHECKING:
+    from everview.sql.select.compiler import Compiler
+
+
+def items(compiler: Compiler, select: exp.Select, scalars: Scalars) -> list[tuple[str, Expr]]:
+    found: list[tuple[str, Expr]] = []
+    for i, item in enumerate(select.expressions):
+        if is_star(item):
+            found += star(compiler, item, scalars)
+        else:
+            found.append((output_name(item, i), scalars.bind(item)))
+    if not found:
+        raise compiler.source.error(select, "E_EMPTY", "SELECT has no columns", "name at least one")
+    return found
+
+
+def is_star(item: exp.Expr) -> bool:
+    """Whether an output is * or t.*"""
+    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+
+
+def star(compiler: Compiler, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
+    table = item.args["table"].name.lower() if isinstance(item, exp.Column) else ""
+    relation = scalars.below.scope.relation if isinstance(scalars, Grouped) else scalars.scope.relation
+    chosen = [i for i, f in enumerate(relation.fields) if f.name and (f.table.lower() == table if table else f.plain)]
+    if not chosen:
+        tables = [f.table for f in relation.fields if f.table]
+        hint = did_you_mean(table, tables) if table else "there is no FROM"
+        raise compiler.source.error(item, "E_TABLE", f"there are no columns {item.sql('postgres')}", hint)
+    found: list[tuple[str, Expr]] = [(relation.fields[i].name, relation.ref(i)) for i in chosen]
+    if isinstance(scalars, Grouped):
+        missing = next((name for name, e in found if e not in scalars.keys), None)
+        if missing is not None:
+            what = f"{missing}, one of *, is neither grouped by nor aggregated"
+            raise compiler.source.error(item, "E_GROUP", what, "name the columns")
+        found = [(name, scalars.scope.relation.ref(scalars.keys.index(e))) for name, e in found]
+    return stars.changed(item.this if isinstance(item, exp.Column) else item, found, scalars)
+
+
+def numbered(compiler: Compiler, key: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+    number = whole_number(key.name) if key.name.isdecimal() else 0
+    if not 1 <= number <= len(items):
+        raise compiler.source.error(key, "E_RANGE", f"there is no output number {key.name}", f"there are {len(items)}")
+    item = items[number - 1]
+    return item.this if isinstance(item, exp.Alias) else item
+
+
+def order_key(compiler: Compiler, key: exp.Expr, scalars: Scalars, items: list[tuple[str, Expr]]) -> Expr:
+    """An output by number or name, else an expression over the input."""
+    if isinstance(key, exp.Literal) and not key.is_string:
+        numbered(compiler, key, [exp.Null()] * len(items))
+        return items[whole_number(key.name) - 1][1]
+    if isinstance(key, exp.Column) and not key.table:
+        named = [e for name, e in items if name.lower() == key.name.lower()]
+        if named:
+            return named[0]
+    return scalars.bind(key)
