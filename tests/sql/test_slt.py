@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.sql.select import query
+from everview.sql.select import compiler
 from tests.sql import harness
 
 FILES = sorted(Path(__file__).parent.glob("*.slt"))
@@ -66,7 +66,7 @@ def test_joins_ordered_by_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     """As if all tables were large: joins in the order of estimates, IN as one more table, where otherwise the text's
     order counts. The tables have rows when the views are made.
     """
-    monkeypatch.setattr(query, "ORDER_BY_SIZE_ROWS", 0)
+    monkeypatch.setattr(compiler, "ORDER_BY_SIZE_ROWS", 0)
     path = Path(__file__).with_name(f"{name}.slt")
     assert harness.differences(harness.session(), _queries(path), 11, 4, install_after=1) == {}
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import everview as ev
-from everview.sql.select import query
+from everview.sql.select import compiler
 
 TABLES = 100
 SECONDS = 2.0
@@ -38,7 +38,7 @@ LEFT = CHAIN.replace("JOIN", "LEFT JOIN")
 @pytest.mark.parametrize("text", [CHAIN, COMMAS, LEFT], ids=["chain", "commas", "left"])
 def test_joins_of_100_tables(db: ev.Session, text: str, by_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if by_size:
-        monkeypatch.setattr(query, "ORDER_BY_SIZE_ROWS", 0)
+        monkeypatch.setattr(compiler, "ORDER_BY_SIZE_ROWS", 0)
     start = time.process_time()
     db.sql(f"EXPLAIN {text}")
     assert time.process_time() - start < SECONDS
