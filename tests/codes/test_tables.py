@@ -17,7 +17,8 @@ import pytest
 
 from everview.codes import Codec, Interner, data_type
 from everview.codes.intervals import Interval
-from everview.types import INT, DataType
+from everview.errors import InputError
+from everview.types import INT, NULL, DataType
 
 SCHEMA = {
     "i": int | None, "f": float, "b": bool | None, "s": str | None, "y": bytes, "d": dt.date,
@@ -174,3 +175,46 @@ print([name for name in ("pandas", "polars", "duckdb") if name in sys.modules])
     environment = {"PYTHONPATH": ":".join(sys.path), "PATH": ""}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+NULLED = DataType("int", nullable=True)
+PLAIN = np.arange(-3, 4, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array(PLAIN).slice(2, 3), [-1, 0, 1]),
+        (pa.chunked_array([pa.array(PLAIN).slice(5)]), [2, 3]),
+        (pa.chunked_array([pa.array(PLAIN[:2]), pa.array(PLAIN[2:4])]), [-3, -2, -1, 0]),
+        (pa.chunked_array([], pa.int64()), []),
+        (pa.array([], pa.int64()), []),
+        (pa.array([5, None]), [5, None]),
+        (pa.chunked_array([pa.array([5, None]).slice(0, 1)]), [5]),
+        (PLAIN[::-2], [3, 1, -1, -3]),
+        (PLAIN.astype(">i8"), PLAIN.tolist()),
+        (PLAIN.astype(np.int16), PLAIN.tolist()),
+    ],
+)
+def test_columns_whose_numbers_are_their_codes(column: Any, expected: list[Any]) -> None:
+    codec = Codec((NULLED, INT), ("a", "b"), Interner())
+    codes = codec.encode({"b": np.arange(len(expected)), "a": column})
+    assert codec.decode_rows(codes) == [(value, i) for i, value in enumerate(expected)]
+    if isinstance(column, np.ndarray):
+        kept = column.copy()
+        codes[0] = 17
+        assert (column == kept).all()
+
+
+@pytest.mark.parametrize("column", [pa.array([1, NULL]), np.array([1, NULL])])
+def test_the_number_that_stands_for_null_is_refused_where_there_may_be_null(column: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        Codec((NULLED,), ("a",), Interner()).encode({"a": column})
+    assert "row 1, column 'a'" in refused.value.message
+    assert Codec((INT,), ("a",), Interner()).encode({"a": column}).tolist() == [[1, NULL]]
+
+
+def test_names_that_are_alike_as_texts_are_one_column_too_many() -> None:
+    frame = pd.DataFrame([[1, 2]], columns=[1, "1"])
+    with pytest.raises(InputError, match="two columns '1'"):
+        Codec((INT,), ("1",), Interner()).encode(frame)

@@ -117,6 +117,13 @@ def _change(db: ev.Session, edge: ev.Table) -> Step:
     return do, undo
 
 
+def repeated_rows(db: ev.Session) -> Step:
+    """Rows that are there already: diffs that were all ones become a column where batches are merged."""
+    edge = _edges(db)
+    rows = [(i, i + 1) for i in range(40)]
+    return lambda: edge.insert(rows), lambda: edge.delete(rows)
+
+
 def joins(db: ev.Session) -> Step:
     edge = _edges(db)
     e2 = edge.alias("e2")
@@ -213,6 +220,7 @@ def installing(db: ev.Session) -> Step:
 
 
 PROGRAMS = [
+    repeated_rows,
     joins,
     reductions,
     loop,

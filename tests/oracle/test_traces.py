@@ -285,6 +285,36 @@ def test_times_in_loops_lose_their_epoch_when_a_step_commits(script: list) -> No
     machine.close()
 
 
+@pytest.mark.parametrize("history", [0, 2])
+@pytest.mark.parametrize("repeated", [(), (0,), (511,), (512,), (700, 701), (1023, 1024, 5999), (3, 2500, 5000)])
+def test_merges_of_rows_that_are_there_once_widen_with_the_first_repeated_one(
+    repeated: tuple[int, ...], history: int
+) -> None:
+    """Every second row is in the older batch, the others and some of its rows in the newer; pieces of 512 are merged,
+    and a column of diffs is there only if a row is there twice.
+    """
+    machine = Machine(cols=3)
+    make.poke(machine.trace, TRACE_HISTORY, history)
+    rows = [(i // 100, i % 100, i * 7) for i in range(6000)]
+    machine.commit([(row, 1, 1) for row in rows[0::2]])
+    machine.commit([(row, 2, 1) for row in rows[1::2]] + [(rows[i - i % 2], 2, 1) for i in repeated])
+    for _ in range(4):  # pieces of a merge that is under way
+        machine.commit(
+            [
+                ((1, 1, 1), machine.time + 1, 1),
+                ((1, 1, 1), machine.time + 1, -1),
+                ((2, 2, machine.time), machine.time + 1, 1),
+            ]
+        )
+    machine.check()
+    make.compact_trace(machine.trace)
+    assert machine.updates(NO_SINCE, NEVER, False) == total(machine.log, lambda t: True)
+    if not history:
+        size = make.measure_trace(machine.trace)[2]
+        assert size > 8 * 4 * 6000 if repeated else size < 8 * 4 * 6000
+    machine.close()
+
+
 @pytest.mark.parametrize("rows", [1, 50])
 def test_updates_that_cancel_leave_nothing_2000_epochs(rows: int) -> None:
     """A collection of constant size, changed at every time, takes constant space: (i, 0) and (i, 1) take turns."""

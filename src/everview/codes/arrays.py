@@ -94,13 +94,12 @@ def encode_arrow(values: pa.Array | pa.ChunkedArray, declared: DataType, interne
     array = _one_array(values)
     if pa.types.is_dictionary(array.type) and (declared.kind not in ("str", "bytes") or array.dictionary.null_count):
         array = array.dictionary_decode()
-    null = np.zeros(len(array), dtype=np.bool_)
+    null = None
     if array.null_count:
         null = null_mask(array)
         if not declared.nullable:
             raise BadValue(int(null.argmax()), null_refused(declared))
-    codes = _arrow_codes(array, declared, interner)
-    codes[null] = NULL
+    codes = _without(_arrow_codes(array, declared, interner), null)
     _check_reserved(codes, null, declared, interner)
     return codes
 
@@ -124,8 +123,7 @@ def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -
         wide = (codes >= 10**declared.width) | (codes <= -(10**declared.width))
         if (wide if null is None else wide & ~null).any():
             return _one_by_one(values, declared, interner)
-    if declared.nullable:
-        _check_reserved(codes, np.zeros(len(codes), dtype=np.bool_) if null is None else null, declared, interner)
+    _check_reserved(codes, null, declared, interner)
     return codes
 
 
@@ -143,10 +141,10 @@ def _one_by_one(
     return codes
 
 
-def _check_reserved(codes: Words, null: Mask, declared: DataType, interner: Interner) -> None:
+def _check_reserved(codes: Words, null: Mask | None, declared: DataType, interner: Interner) -> None:
     if not declared.nullable or declared.kind in INTERNED:
         return
-    taken = (codes == NULL) & ~null
+    taken = codes == NULL if null is None else (codes == NULL) & ~null
     if taken.any():
         value = decoder(declared.optional(False), interner)(NULL)
         raise BadValue(int(taken.argmax()), reserved_code(value))
@@ -249,8 +247,13 @@ def _explained(array: pa.Array, declared: DataType, interner: Interner, refusal:
     return InputError("E_TYPE", f"Arrow cannot convert the column to {declared!r}: {refusal}", "")
 
 
+def _cast(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """The array in another type; Arrow's own cast costs as much as a thousand numbers where there is nothing to do."""
+    return array if array.type == to else array.cast(to)
+
+
 def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    codes: Words = np.array(numbers_of(array.cast(pa.int64()), np.int64))
+    codes: Words = np.array(numbers_of(_cast(array, pa.int64()), np.int64))
     if declared.width:
         low, high = bounds(declared.width)
         wrong = (codes < low) | (codes > high)
@@ -262,7 +265,7 @@ def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Word
 
 
 def _arrow_clock(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    return np.array(numbers_of(array.cast(pa.time64("us")), np.int64))
+    return np.array(numbers_of(_cast(array, pa.time64("us")), np.int64))
 
 
 def _arrow_values(array: pa.Array, declared: DataType, interner: Interner) -> Words:
@@ -285,7 +288,9 @@ def _json_of(text: Any, row: int) -> Any:
 
 def _arrow_floats(array: pa.Array, declared: DataType, interner: Interner) -> Words:
     # Arrow refuses ints beyond 2**53 when it is to be safe, Python rounds them
-    return floats_to_codes(numbers_of(array.cast(pa.float64(), safe=False), np.float64))
+    return floats_to_codes(
+        numbers_of(array if array.type == pa.float64() else array.cast(pa.float64(), safe=False), np.float64)
+    )
 
 
 def _arrow_bools(array: pa.Array, declared: DataType, interner: Interner) -> Words:
@@ -293,12 +298,12 @@ def _arrow_bools(array: pa.Array, declared: DataType, interner: Interner) -> Wor
 
 
 def _arrow_dates(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    codes = numbers_of(array.cast(pa.date32()), np.int32).astype(np.int64)
+    codes = numbers_of(_cast(array, pa.date32()), np.int32).astype(np.int64)
     return _in_years(codes, array, FIRST_DAY, LAST_DAY)
 
 
 def _arrow_timestamps(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    codes = numbers_of(array.cast(pa.timestamp("us", tz=array.type.tz)), np.int64).copy()
+    codes = numbers_of(_cast(array, pa.timestamp("us", tz=array.type.tz)), np.int64).copy()
     return _in_years(codes, array, FIRST_MICROSECOND, LAST_MICROSECOND)
 
 
@@ -314,7 +319,7 @@ def _in_years(codes: Words, array: pa.Array, first: int, last: int) -> Words:
 
 
 def _arrow_decimals(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    words = numbers_of(array.cast(pa.decimal128(38, declared.scale)), np.int64, 2)
+    words = numbers_of(_cast(array, pa.decimal128(38, declared.scale)), np.int64, 2)
     codes: Words = np.array(words[0::2])
     high = words[1::2]
     limit = 10 ** (declared.width or DIGITS)

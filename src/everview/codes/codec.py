@@ -27,6 +27,7 @@ from everview.codes.declare import arrow_field
 from everview.codes.interner import Interner, Words
 from everview.codes.repeating import check_room
 from everview.codes.scalars import counted, shown
+from everview.codes.straight import copied
 from everview.codes.tables import columns_of, is_series, is_table, of_series
 from everview.codes.values import Encode, decoder, encoder, read_by_type
 from everview.errors import EverviewError, InputError, did_you_mean
@@ -61,6 +62,7 @@ class Codec:
     def __init__(self, types: Sequence[DataType], names: Sequence[str], interner: Interner) -> None:
         self.types = tuple(types)
         self.names = tuple(names)
+        self._listed = [*names]
         self.interner = interner
         self._pick = itemgetter(*self.names) if len(self.names) > 1 else None
         self.encode_row = _compile_encoder(self)
@@ -116,11 +118,11 @@ class Codec:
                 raise self._wrong_width("the array", len(columns), "column")
             return self._encode_columns(columns, len(columns[0]) if columns else 0)
         self._check_names(columns, "the table")
-        sizes = {name: len(values) for name, values in columns.items()}
-        if len({*sizes.values()}) > 1:
-            listed = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        sizes = [*map(len, columns.values())]
+        if len({*sizes}) > 1:
+            listed = ", ".join(f"{name}: {size}" for name, size in zip(columns, sizes, strict=True))
             raise InputError("E_WIDTH", f"columns have different lengths ({listed})", "make them equally long")
-        return self._encode_columns([columns[name] for name in self.names], max(sizes.values(), default=0))
+        return self._encode_columns([columns[name] for name in self.names], sizes[0] if sizes else 0)
 
     def to_arrow(self, columns: Words) -> pa.Table:
         """An Arrow table of codes of shape (columns, n).
@@ -202,6 +204,8 @@ class Codec:
     def _encode_columns(self, columns: Sequence[Any], size: int) -> Words:
         out = np.empty((len(self.types), size), dtype=np.int64)
         for i, values in enumerate(columns):
+            if copied(values, self.types[i], out[i]):
+                continue
             try:
                 values = of_series(values, self.types[i]) if is_series(values) else values
                 out[i] = encode_column(values, self.types[i], self.interner)
@@ -221,6 +225,8 @@ class Codec:
 
     def _check_names(self, given: Iterable[Any], what: str) -> None:
         names = [*given]
+        if names == self._listed:
+            return
         missing = [name for name in self.names if name not in names]
         extra = [name for name in names if name not in self.names]
         if extra:

@@ -37,6 +37,8 @@ def columns_of(data: Any) -> dict[str, Any] | list[Any]:
     >>> columns_of(np.array([[1, 2], [3, 4]]))
     [array([1, 3]), array([2, 4])]
     """
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return _distinct(data.schema.names, data.columns)
     if isinstance(data, np.ndarray):
         return _numpy_columns(data)
     if isinstance(data, Mapping):
@@ -45,10 +47,10 @@ def columns_of(data: Any) -> dict[str, Any] | list[Any]:
         return _distinct([*data.columns], [data.iloc[:, i] for i in range(data.shape[1])])
     if _library(data) == "polars":
         data = data.to_arrow()
-    elif not isinstance(data, (pa.Table, pa.RecordBatch)):
-        if not _streams(data):
-            raise wrong_type(data, "a table", "give an Arrow table, a pandas or polars frame, or a dict of columns")
+    elif _streams(data):
         data = pa.table(data)
+    else:
+        raise wrong_type(data, "a table", "give an Arrow table, a pandas or polars frame, or a dict of columns")
     return _distinct(data.schema.names, data.columns)
 
 
@@ -64,10 +66,11 @@ def _streams(data: Any) -> bool:
 
 def _distinct(names: Sequence[Any], columns: Sequence[Any]) -> dict[str, Any]:
     """Columns by name, refusing a name that comes twice."""
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
+    found = {str(name): column for name, column in zip(names, columns, strict=True)}
+    if len(found) < len(names):
+        twice = next(name for i, name in enumerate(names) if str(name) in map(str, names[:i]))
         raise InputError("E_COLUMN", f"the table has two columns {twice!r}", "rename or drop one of them")
-    return {str(name): column for name, column in zip(names, columns, strict=True)}
+    return found
 
 
 def _numpy_columns(data: np.ndarray[Any, Any]) -> dict[str, Any] | list[Any]:

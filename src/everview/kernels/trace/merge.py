@@ -7,12 +7,14 @@ representative, and updates that agree on row and representative are added up. B
 the result is sorted.
 
 Rows are merged a chunk at a time: first where each comes from, then column by column, then equal ones are added up.
+Diffs that are all ones stay one word as long as no two rows are equal, which is so for most tables: the result gets a
+column of diffs with the first pair that is (`_widen`).
 """
 
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared, task
-from everview.kernels.memory import EVER, alloc, alloc_with, copy_words, free, ld, st
+from everview.kernels.memory import EVER, alloc, alloc_with, copy_words, free, grow, ld, st
 from everview.kernels.sums import fits
 from everview.kernels.threads.team import members, new_shares, together
 from everview.kernels.trace.batch import (
@@ -55,15 +57,18 @@ DECIDE_ROWS = 512  # rows that are decided on before they are copied
 
 
 @inner
-def start_merge(older, newer, keep, since):
-    """Begin merging two batches of one trace."""
+def start_merge(older, newer, keep, since, alone):
+    """Begin merging two batches of one trace; `alone`: one thread writes the result, which may be widened."""
     rows = ld(older, BATCH_ROWS) + ld(newer, BATCH_ROWS)
     merge = alloc_with(MERGE_WORDS, rows)
     one_time = False
     if ld(older, BATCH_TIME_MASK) == 0 and ld(newer, BATCH_TIME_MASK) == 0:
         t = max(time_at(older, ld(older, BATCH_DATA), 0) & keep, since)
         one_time = t == max(time_at(newer, ld(newer, BATCH_DATA), 0) & keep, since)
-    result = new_batch(rows, ld(older, BATCH_COLS), ld(older, BATCH_DIFFS), one_time, False)
+    ones = alone and ld(older, BATCH_DIFF_MASK) == 0 and ld(newer, BATCH_DIFF_MASK) == 0
+    result = new_batch(rows, ld(older, BATCH_COLS), ld(older, BATCH_DIFFS), one_time, ones)
+    if ones:
+        st(ld(result, BATCH_DATA), ld(result, BATCH_DIFF_AT), 1)
     if one_time:
         st(
             ld(result, BATCH_DATA),
@@ -194,6 +199,8 @@ def _fetch(merge, order, n, out):
             row = ld(order, k)
             time = time_at(a, a_data, row) if row >= 0 else time_at(b, b_data, ~row)
             st(data, ld(result, BATCH_TIME_AT) + out + k, max(time & ld(merge, MERGE_KEEP), ld(merge, MERGE_SINCE)))
+    if ld(result, BATCH_DIFF_MASK) == 0:
+        return
     for d in range(ld(a, BATCH_DIFFS)):
         for k in range(n):
             row = ld(order, k)
@@ -213,14 +220,34 @@ def _same_as_before(result, data, i):
 
 
 @inner
-def _add_up(result, first, out, n):
-    """Add up equal updates among rows [out, out + n) of the result and the row before, if that is not before row
-    `first`; where the rows end then.
+def _first_repeated(result, first, out, n):
+    """The first of rows [out, out + n) of the result that is the same update as the row before, if that is not before
+    row `first`; out + n if there is none.
     """
     data = ld(result, BATCH_DATA)
-    i = out
-    while i < out + n and not (i > first and _same_as_before(result, data, i)):
+    i = max(out, first + 1)
+    while i < out + n and not _same_as_before(result, data, i):
         i += 1
+    return min(i, out + n)
+
+
+@inner
+def _widen(result, rows):
+    """Give a result whose diffs are all ones, one word, a column of them; so far it has `rows` rows."""
+    cap = ld(result, BATCH_CAP)
+    at = ld(result, BATCH_DIFF_AT)
+    data = grow(ld(result, BATCH_DATA), at + cap + 1, at + 1)
+    st(result, BATCH_DATA, data)
+    st(result, BATCH_DIFF_MASK, -1)
+    for i in range(rows):
+        st(data, at + i, 1)
+
+
+@inner
+def _add_up(result, first, out, n):
+    """Add up equal updates among rows [out, out + n) of the result and the row before; where the rows end then."""
+    data = ld(result, BATCH_DATA)
+    i = _first_repeated(result, first, out, n)
     end = i
     while i < out + n:
         end = _move(result, data, first, end, i, time_at(result, data, i))
@@ -237,16 +264,30 @@ def work_merge(merge, fuel):
     if left == 0:
         return True
     order = alloc(min(left, DECIDE_ROWS))
+    result = ld(merge, MERGE_RESULT)
+    first = ld(merge, MERGE_FIRST_ROW)
     out = ld(merge, MERGE_DONE_ROWS)
     while fuel > 0 and left > 0:
         n = min(fuel, left, DECIDE_ROWS)
+        i = ld(merge, MERGE_AT_OLDER)
+        j = ld(merge, MERGE_AT_NEWER)
         _interleave(merge, order, n)
         _fetch(merge, order, n, out)
-        out = _add_up(ld(merge, MERGE_RESULT), ld(merge, MERGE_FIRST_ROW), out, n)
+        if ld(result, BATCH_DIFF_MASK) == 0 and _first_repeated(result, first, out, n) < out + n:
+            st(merge, MERGE_AT_OLDER, i)  # should there be no memory, this chunk is still to be merged
+            st(merge, MERGE_AT_NEWER, j)
+            free(order)
+            _widen(result, out)
+            order = alloc(min(left, DECIDE_ROWS))
+            continue
+        if ld(result, BATCH_DIFF_MASK) == 0:
+            out += n
+        else:
+            out = _add_up(result, first, out, n)
+        st(merge, MERGE_DONE_ROWS, out)
         fuel -= n
         left -= n
     free(order)
-    st(merge, MERGE_DONE_ROWS, out)
     return left == 0
 
 
@@ -384,7 +425,7 @@ def _work_shared(merge, team):
 @shared
 def merge_now(older, newer, keep, since, team):
     """Merge two batches at once, with a team if there is one, freeing them; 0 if everything cancelled."""
-    merge = start_merge(older, newer, keep, since)
+    merge = start_merge(older, newer, keep, since, team == 0)
     if team != 0:
         _work_shared(merge, team)
     else:

@@ -280,7 +280,7 @@ def settle(trace, fuel, at_once):
             newer = ld(ld(table, i + 1), BATCH_ROWS)
             in_files = ld(ld(table, i), BATCH_MAPPED) + ld(ld(table, i + 1), BATCH_MAPPED)
             if in_files == 0 and older <= max(2 * newer, REWRITE_ROWS):
-                merge = start_merge(ld(table, i), ld(table, i + 1), keep, since)
+                merge = start_merge(ld(table, i), ld(table, i + 1), keep, since, True)
                 st(merges, i, merge)
                 if work_merge(merge, max(fuel, at_once)):
                     _finish(trace, i)
