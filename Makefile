@@ -12,7 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # `make test PYTHON=python3.12` has an environment of its own, .venv-3.12, beside .venv.
 ifeq ($(origin PYTHON),command line)
-VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+NAMED := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+$(if $(NAMED),,$(error $(PYTHON) does not run; give PYTHON= the path of one that does))
+VENV := .venv-$(NAMED)
 else
 VENV := .venv
 endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -62,3 +63,21 @@ def test_links_in_pages_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if not target.startswith("https://"):  # what lies elsewhere is not ours to keep
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_a_python_that_does_not_run_is_not_replaced_by_another() -> None:
+    done = subprocess.run(
+        ["make", "-n", "lint", "PYTHON=python3.00"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0 and "python3.00 does not run" in done.stderr
+    assert ".venv" not in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_a_directory_that_the_debug_build_does_not_find_is_an_error() -> None:
+    script = re.search(r"@(for d in \$\(DEBUG_TESTS\).*)", (ROOT / "Makefile").read_text())
+    assert script is not None
+    for names, code in (("tests/oracle", 0), ("tests/oracle tests/none", 1)):
+        command = script[1].replace("$(DEBUG_TESTS)", names).replace("$$", "$")
+        assert subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=False).returncode == code

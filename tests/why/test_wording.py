@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.datalog import strata
+from everview.plan.nodes import Node
+from everview.plan.rewrites import rewritten_plan
 
 VIEWS = [
     ("SELECT t.b, sum(c) AS total, count(*) AS n FROM t JOIN u ON t.b = u.b GROUP BY t.b HAVING count(*) > 1", ("y",)),
@@ -66,3 +69,20 @@ def test_rules_are_told_after_the_directory_was_opened_again(tmp_path: Path) -> 
         with ev.connect(tmp_path) as db:
             assert [str(db["reach"].why((1, 3))), str(db["far"].why((3,)))] == before
             db.checkpoint()
+
+
+def test_rules_are_worded_only_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def counted(node: Node, *given: Any) -> Node:
+        asked.append(node)
+        return rewritten_plan(node, *given)
+
+    monkeypatch.setattr(strata, "rewritten_plan", counted)
+    db = ev.connect()
+    edge = db.table("edge", {"src": int, "dst": int})
+    rules = db.datalog("two(X, Z) :- edge(X, Y), edge(Y, Z).")
+    edge.insert([(1, 2), (2, 3)])
+    db.view("more", rules.two.filter(rules.two.x == 1))
+    assert rules.two.rows() == [(1, 3)] and not asked
+    assert "two(X, Z) :- edge(X, Y), edge(Y, Z)." in str(rules.two.why((1, 3))) and asked

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from everview import demo as stories
+from everview.cli import diagnosis
 from everview.cli.app import app
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
@@ -47,16 +49,12 @@ def demo(
     """Follow the money, live, in under a minute. A stream of payments: rings of accounts, and who reaches a sanctioned
     one. Ends with a page to look at.
     """
-    from everview import demo as stories
-
     stories.run(story.value, data=data, fast=fast, spark=not embedded, keep=keep, show=show)
 
 
 @app.command()
 def doctor() -> None:
     """Check the installation: versions, paths, kernels, Java, Spark. Runs a query."""
-    from everview.cli import diagnosis
-
     failed = diagnosis.examine(typer.echo)
     raise typer.Exit(1 if failed else 0)
 

@@ -15,6 +15,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from everview.errors import EverviewError, InternalError, Notice
+
 TRUST = "Run Python functions stored in the directory. Only do this if you trust whoever wrote it."
 
 
@@ -30,8 +32,6 @@ _show_warning = warnings.showwarning
 
 def _shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Notices are for people: without the place in the program that gave them."""
-    from everview.errors import Notice
-
     if issubclass(category, Notice):
         typer.echo(f"notice: {message}", err=True)
     else:
@@ -46,8 +46,6 @@ class Commands(TyperGroup):
         return sorted(super().list_commands(ctx), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def invoke(self, ctx: Any) -> Any:
-        from everview.errors import EverviewError, InternalError
-
         before, warnings.showwarning = warnings.showwarning, _shown
         try:
             return super().invoke(ctx)

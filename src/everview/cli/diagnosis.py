@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
+import everview
+from everview.errors import EverviewError
+
 USED_FOR = {
     "numpy": "arrays of codes",
     "pyarrow": "tables in and out, files",
@@ -59,8 +62,6 @@ def examine(show: Callable[[str], Any]) -> bool:
 
 def facts() -> Iterator[Fact]:
     """What there is, in the order in which one would look for it."""
-    import everview
-
     place = os.path.dirname(os.path.abspath(everview.__file__))
     yield Fact("everview", f"{everview.__version__} in {place}")
     yield Fact("python", f"{sys.version.split()[0]} ({sys.executable})")
@@ -98,8 +99,6 @@ def _importing() -> str:
 
 
 def _query() -> str:
-    import everview
-
     begun = time.perf_counter()
     with everview.connect() as db:
         db.sql("CREATE TABLE t (k text, x int); CREATE VIEW total AS SELECT k, sum(x) AS x FROM t GROUP BY k")
@@ -111,7 +110,6 @@ def _query() -> str:
 
 
 def _spark() -> Iterator[Fact]:
-    from everview.errors import EverviewError
     from everview.spark.java.find import find_java
 
     if _version("pyspark") == "not installed":

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import everview
 from everview.cli.app import TRUST, app
+from everview.cli.places import check_state
+from everview.codes.durations import seconds
+from everview.errors import EverviewError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -20,9 +24,6 @@ Trust = Annotated[bool, typer.Option("--trust", help=TRUST)]
 
 
 def _opened(state: str, trust: bool) -> Session:
-    import everview
-    from everview.cli.places import check_state
-    from everview.errors import InputError
 
     try:
         check_state(state)
@@ -38,7 +39,6 @@ def _opened(state: str, trust: bool) -> Session:
 def ls(state: State, trust: Trust = False) -> None:
     """List tables and views with columns, row counts and sizes."""
     from everview.codes.scalars import counted
-    from everview.errors import EverviewError
     from everview.session.core import core_of
     from everview.session.memory import size
     from everview.session.reads import shown
@@ -149,7 +149,6 @@ def why(
 ) -> None:
     """Explain why a row is in a view, or is not. Shows the table rows it follows from."""
     from everview.cli.rows import as_json, row_of
-    from everview.errors import EverviewError, InputError, did_you_mean
     from everview.session.view import View
 
     with _opened(state, trust) as db:
@@ -185,7 +184,6 @@ def subscribe(
     """Follow a view or table while a pipeline changes it. On a terminal it is a table updated in place; otherwise each
     change is a line.
     """
-    from everview.codes.durations import seconds
     from everview.sql.shell import live
 
     with _opened(state, trust) as db:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from everview.cli import directories
 from everview.cli.app import TRUST, app
+from everview.codes.durations import seconds
+from everview.errors import EverviewError, InputError
 
 CERTAIN = ("E_SYNTAX", "E_COLUMN", "E_TYPE", "E_FORMAT", "E_GROUP", "E_AGGREGATE", "E_OPTION", "E_PIPELINE")
 """Mistakes that a file has by itself, whatever Spark knows and earlier statements would have changed."""
@@ -59,10 +63,7 @@ def _refuse_mistakes(file: Path, settings: dict[str, str]) -> None:
     """Tell what is wrong with a file before Spark starts, which takes seconds. A directory that exists may have tables
     that the file relies on; and Python is only run once.
     """
-    import warnings
-
     from everview.cli import planned
-    from everview.errors import EverviewError
     from everview.io.program import EMBEDDED
 
     state = settings.get("state", "")
@@ -78,8 +79,6 @@ def _refuse_mistakes(file: Path, settings: dict[str, str]) -> None:
 
 def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:
     """Options of Spark's, without Spark."""
-    from everview.errors import InputError
-
     for option, value in (("--master", master), ("--shards", shards), ("--conf", conf)):
         if value:
             raise InputError(
@@ -89,7 +88,6 @@ def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:
 
 def _check_until(until: str) -> None:
     """A wrong duration is told before anything starts."""
-    from everview.codes.durations import seconds
     from everview.io.pipeline import CAUGHT_UP
 
     if until and until != "caught_up":
@@ -97,7 +95,6 @@ def _check_until(until: str) -> None:
 
 
 def _refuse_until(file: Path, until: str) -> None:
-    from everview.errors import InputError
     from everview.sql.shell import script
 
     if until and script.has_run(file):
@@ -109,8 +106,6 @@ def _refuse_until(file: Path, until: str) -> None:
 
 
 def _refuse_trust(trust: bool, settings: dict[str, str]) -> None:
-    from everview.errors import InputError
-
     if trust and not settings.get("state"):
         raise InputError("E_OPTION", "--trust is about the functions in a directory, and none is named", "add --state")
 
@@ -126,8 +121,6 @@ def check(
     """Check a pipeline or a state directory; changes nothing. A pipeline is parsed and planned, and its sources and
     sinks are listed. Every file of a directory is read and verified.
     """
-    from everview.cli import directories
-    from everview.errors import InputError
     from everview.io.program import KINDS
 
     path = Path(what)

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import everview
 from everview.cli.app import TRUST, app
+from everview.codes.durations import seconds
+from everview.errors import InputError, did_you_mean
+from everview.server.settings import Settings, random_token
 
 if TYPE_CHECKING:
     from everview.server.settings import Settings
@@ -93,8 +97,6 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 
 def _configured(path: Path | None) -> dict[str, Any]:
     """What a file says."""
-    from everview.errors import InputError, did_you_mean
-
     if path is None:
         return {}
     try:
@@ -113,9 +115,6 @@ def _configured(path: Path | None) -> dict[str, Any]:
 
 def _settings(options: dict[str, Any]) -> Settings:
     """How the server is reached."""
-    from everview.codes.durations import seconds
-    from everview.errors import InputError
-    from everview.server.settings import Settings, random_token
     from everview.session.limits import size_of
 
     if options.get("no_auth") and options.get("token"):
@@ -142,8 +141,6 @@ def _settings(options: dict[str, Any]) -> Settings:
 
 
 def _read(path: str) -> str:
-    from everview.errors import InputError
-
     try:
         return Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -153,7 +150,6 @@ def _read(path: str) -> str:
 @contextmanager
 def _session(options: dict[str, Any]) -> Iterator[Session]:
     """The session to serve."""
-    import everview
     from everview.io import program
 
     state, trust = options.get("state"), bool(options.get("trust"))

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import everview
 from everview.cli.app import TRUST, app
+from everview.cli.places import check_state
+from everview.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -55,8 +58,6 @@ def sql(
 
 def _texts(commands: list[str], files: list[Path]) -> Iterator[tuple[str, Any]]:
     """The name and the lines of each text that is to be run; only files have names."""
-    from everview.errors import InputError
-
     for text in commands:
         yield "", text.split("\n")
     for path in files:
@@ -72,8 +73,6 @@ def _texts(commands: list[str], files: list[Path]) -> Iterator[tuple[str, Any]]:
 
 def _check(state: str | None, *, create: bool, read_only: bool, spark: bool, trust: bool) -> None:
     """Refuse options that mean nothing together, and a directory that is not there."""
-    from everview.cli.places import check_state
-    from everview.errors import InputError
 
     if state is None:
         given = [n for n, on in (("--create", create), ("--read-only", read_only), ("--trust", trust)) if on]
@@ -90,8 +89,6 @@ def _check(state: str | None, *, create: bool, read_only: bool, spark: bool, tru
 @contextmanager
 def _session(state: str | None, read_only: bool, spark: bool, trust: bool, ask: bool) -> Iterator[Session]:
     """The session to talk with. One that another process writes is offered for reading."""
-    import everview
-    from everview.errors import StoreError
     from everview.io import program
 
     if spark:

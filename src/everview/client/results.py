@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from everview.codes.declare import arrow_field
 from everview.wire.plans import type_of
 from everview.wire.values import rows_of, value_of
 
@@ -48,8 +49,6 @@ class ClientResult:
     def to_arrow(self) -> pa.Table:
         """As an Arrow table."""
         if self._table is None:
-            from everview.codes.declare import arrow_field
-
             fields = pa.schema([arrow_field(name, kind) for name, kind in self._columns])
             columns = list(zip(*self.rows(), strict=True)) or [()] * len(self._columns)
             self._table = pa.table([pa.array(list(c), f.type) for c, f in zip(columns, fields, strict=True)], fields)

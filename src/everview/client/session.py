@@ -15,6 +15,7 @@ from everview.client.results import ClientResult
 from everview.client.rules import ClientRules
 from everview.client.supposing import ClientWhatIf, Steps, moved
 from everview.client.transport import Transport, address_of
+from everview.codes.declare import data_type
 from everview.codes.durations import seconds
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.language.collection import Collection, common_owner
@@ -172,8 +173,6 @@ class ClientSession:
         if isinstance(schema, Mapping) and not any(
             isinstance(v, list) or hasattr(v, "tolist") for v in schema.values()
         ):
-            from everview.codes.declare import data_type
-
             if any(not isinstance(column, str) or not column for column in schema):
                 raise InputError("E_NAME", f"table {name!r}: a column has no name", "give a non-empty string")
             head["columns"] = [[column, plans.written_type(data_type(kind))] for column, kind in schema.items()]

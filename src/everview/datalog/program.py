@@ -141,7 +141,7 @@ class Rules:
         parents = [self._session[n] for n in self._read if n in self._session]
         found = Collection(relation.node, columns, self._core, parents=parents)
         relation_of(found).bound = self._bound
-        relation_of(found).rules = {**relation_of(found).rules, **self._strata.texts()}
+        relation_of(found).rules = (*relation_of(found).rules, self._strata.texts)
         return found
 
     # ---------------------------------------------------------------------------------- interest

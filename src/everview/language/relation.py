@@ -12,7 +12,7 @@ whoever renames a table or gives a view another plan changes it there, for every
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from everview.plan.nodes import Node
 
 _numbers = itertools.count()
-NO_RULES: Mapping[str, str] = MappingProxyType({})
+
+RuleTexts = Callable[[], Mapping[str, str]]
+"""The rules of a program as they were written, by the digests of their plans. Digests are worked out when somebody
+asks, which only questions of `why` and directories do."""
 
 
 class Relation:
@@ -55,11 +58,11 @@ class Relation:
         self.plan_why = ""
         """why its joins are kept as `db.view` is told, if nobody asked for that"""
         self.calls: tuple[str, ...] = ()
-        self.rules: Mapping[str, str] = NO_RULES
-        """the rules of a program that parts of the plan are from, as they were written, by the digests of those"""
+        self.rules: tuple[RuleTexts, ...] = ()
+        """of the programs that parts of the plan are from"""
         for parent in parents:
             if more := relation_of(parent).rules:
-                self.rules = {**self.rules, **more}
+                self.rules = (*self.rules, *(r for r in more if r not in self.rules))
         self.bound: Mapping[str, Any] = MappingProxyType({})
         """attributes of whoever made it whose values are in the plan: for nobody else (`session.rights`)"""
         check_running(self.loop_tokens)

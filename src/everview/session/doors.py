@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from everview.errors import InputError, did_you_mean
 from everview.language.relation import relation_of
 
 if TYPE_CHECKING:
@@ -228,7 +229,6 @@ def open_on_spark(spark: Any, **options: Any) -> Session:
 
 def open_client(address: str, **options: Any) -> ClientSession:
     from everview.client.session import connect
-    from everview.errors import InputError, did_you_mean
 
     known = ("token", "user", "password", "timeout", "certificate")
     if unknown := [name for name in options if name not in known]:

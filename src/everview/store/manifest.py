@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from everview.errors import StoreError
 from everview.store import records
 from everview.store.offsets import change_offsets
 
@@ -251,8 +252,6 @@ def decode_manifest(data: Any, where: str) -> Manifest:
 
 def check_format(header: records.Header, where: str) -> None:
     """Refuse files of a later Everview."""
-    from everview.errors import StoreError
-
     if header.get("format", 0) > FORMAT:
         raise StoreError(
             "E_FORMAT", f"{where} was written by a later version of Everview", "install that version, or a newer one"

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.codes.values import with_one_nan
+from everview.dataflow.operators import Arrangement
 from everview.dataflow.provenance import Nodes
 from everview.errors import InputError, InternalError
 from everview.language.relation import relation_of
@@ -330,8 +331,6 @@ class Reader:
 
     @property
     def _kept(self) -> Any:
-        from everview.dataflow.operators import Arrangement
-
         return Arrangement(self._table, (0, 1, 2, 3))
 
     def _row(self, label: int) -> BaseRow:

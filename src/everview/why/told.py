@@ -64,8 +64,8 @@ class Names:
         self._tables: dict[plan.Node, Named] = {}
         self._by_rule: dict[int, tuple[plan.Node, str]] = {}
         self._texts: Mapping[plan.Node, str] | None = None
-        self._rules = [rules._strata.texts() for rules in dict.fromkeys(rules_of(core).values())]
-        self._rules += [relation_of(view).rules] if relation_of(view).rules else []
+        self._rules = [rules._strata.texts for rules in dict.fromkeys(rules_of(core).values())]
+        self._rules += relation_of(view).rules
 
     def of(self, node: plan.Node) -> Named | None:
         """What a plan is called, if anything."""
@@ -124,7 +124,7 @@ class Names:
         known = self._by_rule.get(id(node))
         if known is None:
             part = digest(node)
-            known = self._by_rule[id(node)] = (node, next((r[part] for r in self._rules if part in r), ""))
+            known = self._by_rule[id(node)] = (node, next((told()[part] for told in self._rules if part in told()), ""))
         return known[1]
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from everview import __version__
 from everview.codes.durations import seconds
 from everview.errors import InputError
 from everview.expr.resolve import Column
@@ -161,8 +162,6 @@ def _contents(found: Any, of: Any) -> Sent:
 
 def hello(db: Session, given: Given) -> Sent:
     """Whether the token is right, and who is there."""
-    from everview import __version__
-
     return {"version": __version__}, []
 
 

@@ -16,11 +16,12 @@ from everview.server.pg import copying, cursors, subscribing
 from everview.server.pg.answers import Answer, Column, columns_of
 from everview.server.pg.client import Client, Prepared
 from everview.server.pg.commands import NOTHING, Command, Reader, tag_of
-from everview.server.pg.lexing import parameters, spaced
+from everview.server.pg.lexing import Piece, parameters, spaced, words
 from everview.server.pg.oids import named, oid_of, type_of
 from everview.server.pg.quick import Quick
 from everview.server.pg.states import PgError
 from everview.sql.answers.given import Given
+from everview.sql.inspection.describing import sql_name
 from everview.sql.rights import roles
 from everview.types import STR, DataType
 
@@ -434,7 +435,6 @@ async def _prepare(client: Client, command: Command) -> Answer | None:
             oids.append(found.oid)
     words.need("AS")
     start = words.take("a statement").start
-    from everview.server.pg.lexing import Piece
 
     inner = Command.of(Piece(command.text[start:], command.start + start))
     client.prepared[name] = await prepared(client, inner, oids)
@@ -468,8 +468,6 @@ async def _execute(client: Client, command: Command) -> Answer | None:
 
 def _typed(values: str, found: Prepared) -> str:
     """A query for the values of EXECUTE, with the types of the parameters."""
-    from everview.sql.inspection.describing import sql_name
-
     parts = _parts(values)
     types = found.given.types_of(len(parts))
     listed = [f"CAST({v} AS {sql_name(t)})" for v, t in zip(parts, types, strict=True)]
@@ -478,8 +476,6 @@ def _typed(values: str, found: Prepared) -> str:
 
 def _parts(text: str) -> list[str]:
     """Texts between commas that stand in no brackets."""
-    from everview.server.pg.lexing import words
-
     parts, depth, start = [], 0, 0
     for word in words(text):
         depth += (word.upper in ("(", "[")) - (word.upper in (")", "]"))

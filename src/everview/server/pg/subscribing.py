@@ -47,6 +47,7 @@ from everview.session.core import core_of
 from everview.session.reads import guests
 from everview.session.reads.snapshot import consolidated
 from everview.session.rights.acting import WHO
+from everview.sql.ddl import schemas
 from everview.sql.scalar.names import spelled
 from everview.types import BOOL, INT, STR
 
@@ -471,7 +472,6 @@ def _shape(sql: Statements, wanted: Wanted) -> tuple[list[str], list[Any]]:
         if shape is None:
             raise PgError("E_SYNTAX", "42601", "a query is missing in the brackets", "SUBSCRIBE TO (SELECT ...)")
         return shape.names, shape.types
-    from everview.sql.ddl import schemas
 
     there = [*sql.session.views, *sql.session.tables]
     plain = ".".join(p.strip('"') for p in inside.split("."))

@@ -114,7 +114,9 @@ class Replay:
         source = self._definitions.collection_of(entry.node, entry.columns)
         relation_of(source).plan_why = entry.why
         relation_of(source).calls = entry.calls
-        relation_of(source).rules = {part: text for part, _, text in (kept.partition(" ") for kept in entry.rules)}
+        if entry.rules:
+            texts = {part: text for part, _, text in (kept.partition(" ") for kept in entry.rules)}
+            relation_of(source).rules = (lambda: texts,)
         rule = entry.rule if isinstance(entry, ConstraintMade) else None
         index = [entry.columns[i] for i in entry.index]
         view = self._definitions.views.declare(entry.name, source, index, entry.history, entry.plan, rule)

@@ -70,7 +70,8 @@ class Views:
             names = tuple(c.name for c in kept.columns)
             meaning = digest(source.meaning or source.node)
             made = (kept.node, names, kept.index, history, kept.installed_at, plan, meaning)
-            with self._definitions.noting(view, ViewMade(name, *made, source.plan_why, source.calls, _rules_in(kept))):
+            rules = () if catalog.entry_log is None else _rules_in(kept)
+            with self._definitions.noting(view, ViewMade(name, *made, source.plan_why, source.calls, rules)):
                 pass
             core.access.made("relation", name, source.bound)
         return view
@@ -194,4 +195,5 @@ def _rules_in(relation: ViewRelation) -> tuple[str, ...]:
     if not relation.rules:
         return ()
     parts = {digest(node) for node in relation.node.walk()}
-    return tuple(f"{part} {text}" for part, text in relation.rules.items() if part in parts)
+    known = {part: text for told in relation.rules for part, text in told().items()}
+    return tuple(f"{part} {text}" for part, text in known.items() if part in parts)

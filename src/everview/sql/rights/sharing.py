@@ -38,6 +38,7 @@ from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.rights.acting import Principal, acting
 from everview.sql.answers import asking
 from everview.sql.answers.parameters import Learned, Parameters
+from everview.sql.ddl import schemas
 from everview.sql.rights import policies, seen
 from everview.sql.rights.shares import Computed, Share, equal_to
 from everview.sql.scalar.constants import text_as
@@ -296,7 +297,6 @@ def _bare(sql: Statements, tree: exp.Expr) -> str:
         return ""
     if not isinstance(table.this, exp.Identifier):
         return ""
-    from everview.sql.ddl import schemas
 
     name = sql.spelled(schemas.written(table))
     return name if name in sql.session else ""
