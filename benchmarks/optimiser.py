@@ -58,7 +58,19 @@ def q5() -> Problem:
 def problems() -> dict[str, Problem]:
     """The joins."""
     shapes = ("chain", "star", "cycle", "clique")
-    return {"tpch_q5": q5()} | {f"{shape}_8": problem(shape, 8, random.Random(shape)) for shape in shapes}
+    random_ones = {f"{shape}_8": problem(shape, 8, random.Random(shape)) for shape in shapes}
+    return {"tpch_q5": q5(), **random_ones, "one_key_8": one_key(8)}
+
+
+def one_key(n: int) -> Problem:
+    """Relations that all share one variable: as many splits as n relations can have, and none of their joins is empty,
+    as those of a random clique are, whose pairs have a variable each.
+    """
+    rng, relations = random.Random(5), []
+    for i in range(n):
+        rows, changes = (rng.randrange(12 * UNIT, 20 * UNIT) for _ in range(2))
+        relations.append(Relation(f"t{i}", 1, rows, changes, {1: rows - rng.randrange(2 * UNIT)}, rng.randint(2, 5)))
+    return with_pipelines(Problem(tuple(relations)))
 
 
 def cpu_ms(work: Callable[[], Any]) -> float:

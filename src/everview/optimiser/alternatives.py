@@ -37,7 +37,7 @@ def alternatives(core: Core, collection: Collection) -> list[str]:
 
 
 def _lines(optimiser: Optimiser, number: int, problem: Problem) -> list[str]:
-    ranked = _ranked(optimiser, number, problem)
+    ranked = _ranked(optimiser, number)
     names = ", ".join(relation.name for relation in problem.relations)
     lines = [f"join of {len(problem.relations)} inputs ({names}), {len(ranked)} plans by their last step:"]
     for place, (cost, way) in enumerate(ranked[:MOST_SHOWN]):
@@ -48,9 +48,9 @@ def _lines(optimiser: Optimiser, number: int, problem: Problem) -> list[str]:
     return lines
 
 
-def _ranked(optimiser: Optimiser, number: int, problem: Problem) -> list[tuple[int, And]]:
+def _ranked(optimiser: Optimiser, number: int) -> list[tuple[int, And]]:
     """The ways to the whole join, the cheapest first."""
-    ways = optimiser.ways(number, Or(problem.whole, 0))
+    ways = optimiser.last_steps(number)
     return sorted(((cost, way) for way, cost in ways.items()), key=lambda found: (found[0], found[1].rank))
 
 
@@ -84,7 +84,7 @@ def _what_would_change(optimiser: Optimiser, number: int, problem: Problem, rank
                 if not 0 <= rows <= TOP:
                     break
                 optimiser.observe(number, rows={r: rows}, changes={r: rows})
-                cost, way = _ranked(optimiser, number, problem)[0]
+                cost, way = _ranked(optimiser, number)[0]
                 if way != first:
                     plan = _shown(optimiser, number, problem, way)
                     found.append(f"  with {share.format(2**doublings)} of {relation.name}: {plan}, cost {cost}")

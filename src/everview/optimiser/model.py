@@ -78,11 +78,8 @@ class Model:
         work = self._delta_level if strategy == "delta" else self._wco_level
         total = sum(work(source, level) for source, levels in enumerate(pipelines) for level in levels)
         needed = {part for levels in pipelines for level in levels for part in level.parts}
-        missing = [part for part in needed if not self._is_indexed(*part)]
+        missing = [part for part in needed if not self.problem.is_indexed(*part)]
         return total + sum(self.arranging(mask) for mask, _, _ in missing)
-
-    def _is_indexed(self, mask: int, key: int, new: int) -> bool:
-        return (key, new) in self.problem.relations[mask.bit_length() - 1].indexes
 
     def _delta_level(self, source: int, level: Level) -> int:
         relation = self.problem.relations[source]

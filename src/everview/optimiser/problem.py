@@ -126,6 +126,10 @@ class Problem:
             found |= relation.variables
         return found
 
+    def is_indexed(self, mask: int, key: int, new: int = 0) -> bool:
+        """Whether a relation, by its bit, is kept by some variables, and then others; sets of several never are."""
+        return mask.bit_count() == 1 and (key, new) in self.relations[mask.bit_length() - 1].indexes
+
 
 def connected(problem: Problem) -> set[int]:
     """The sets of relations that can be joined without a cross product.

@@ -15,13 +15,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from everview.optimiser.model import SEEK
 from everview.optimiser.rules import Optimiser, text
+from everview.optimiser.space import OPERATORS, And, Or
 
-VIEWS = """
-node(Q, E, K) :- best(Q, E, K, _).
-needs(Q, E, K, ARRANGE, 0, E, 0) :- way(Q, E, K, _, ARRANGE, _).
-needs(Q, E, 0, JOIN, L, L, K) :- join(Q, E, L, _, K, _).
-needs(Q, E, 0, JOIN, L, R, K) :- join(Q, E, L, R, K, _).
+VIEWS = f"""
+arrange(Q, E, K, S + F) :- asked(Q, E, K), not index(Q, E, K, 0), state(Q, E, S), flow(Q, E, F).
+join(Q, E, L, R, K, F + {SEEK} * (A + B)) :- split(Q, E, L, R, K), flow(Q, E, F), flow(Q, L, A), flow(Q, R, B).
+least_cost(Q, E, 0, 0) :- relation(Q, _, E, _, _).
+least_cost(Q, E, K, 0) :- index(Q, E, K, 0).
+least_cost(Q, E, 0, C + F) :- cheapest(Q, E, C), flow(Q, E, F), not whole(Q, E).
+least_cost(Q, E, 0, C) :- whole(Q, E), best(Q, C).
+least_cost(Q, E, K, C + A) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
+
+alternative(Q, E, 0, 0, SCAN, 0) :- relation(Q, _, E, _, _).
+alternative(Q, E, K, 0, INDEX, 0) :- index(Q, E, K, 0).
+alternative(Q, E, K, C + A, ARRANGE, 0) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
+alternative(Q, E, 0, C + F, JOIN, L) :- way(Q, E, L, C), flow(Q, E, F).
+alternative(Q, E, 0, C, S, 0) :- whole(Q, E), at_once(Q, S, C).
+.decl plan(q, e, k, operator, left) choice-domain (q, e, k)
+plan(Q, E, K, O, L) :- alternative(Q, E, K, C, O, L), least_cost(Q, E, K, C).
+needs(Q, E, K, ARRANGE, 0, E, 0) :- arrange(Q, E, K, _).
+needs(Q, E, 0, JOIN, L, L, K) :- split(Q, E, L, _, K).
+needs(Q, E, 0, JOIN, L, R, K) :- split(Q, E, L, R, K).
 
 counted(Q, E, 0) :- whole(Q, E).
 counted(Q, F, J) :- counted(Q, E, K), needs(Q, E, K, _, _, F, J).
@@ -29,13 +45,13 @@ counted(Q, F, J) :- counted(Q, E, K), needs(Q, E, K, _, _, F, J).
 live(Q, E, 0) :- whole(Q, E).
 live(Q, F, J) :- live(Q, E, K), plan(Q, E, K, O, L), needs(Q, E, K, O, L, F, J).
 
-spare(Q, E, 0, max(C)) :- whole(Q, E), best(Q, E, 0, C).
-spare(Q, E, 0, max(least(S, B) - C)) :- spare(Q, E, K, S), best(Q, E, K, B), arrange(Q, E, K, C).
+spare(Q, E, 0, max(C)) :- whole(Q, E), least_cost(Q, E, 0, C).
+spare(Q, E, 0, max(least(S, B) - C)) :- spare(Q, E, K, S), least_cost(Q, E, K, B), arrange(Q, E, K, C).
 spare(Q, L, K, max(least(S, B) - C - D)) :-
-    spare(Q, E, 0, S), best(Q, E, 0, B), join(Q, E, L, R, K, C), best(Q, R, K, D).
+    spare(Q, E, 0, S), least_cost(Q, E, 0, B), join(Q, E, L, R, K, C), least_cost(Q, R, K, D).
 spare(Q, R, K, max(least(S, B) - C - D)) :-
-    spare(Q, E, 0, S), best(Q, E, 0, B), join(Q, E, L, R, K, C), best(Q, L, K, D).
-bounded(Q, E, K, O, L) :- way(Q, E, K, C, O, L), spare(Q, E, K, S), best(Q, E, K, B), C <= least(S, B).
+    spare(Q, E, 0, S), least_cost(Q, E, 0, B), join(Q, E, L, R, K, C), least_cost(Q, L, K, D).
+bounded(Q, E, K, O, L) :- alternative(Q, E, K, C, O, L), spare(Q, E, K, S), least_cost(Q, E, K, B), C <= least(S, B).
 """
 
 
@@ -62,10 +78,15 @@ class Pruned(Optimiser):
     def __init__(self) -> None:
         super().__init__(text(VIEWS))
 
+    def ways(self, number: int) -> dict[And, int]:
+        """Every alternative there is, with what it costs whole."""
+        self._known(number)
+        rows = self._of("alternative", number)
+        return {And(Or(e, k), OPERATORS[operator], left): cost for _, e, k, cost, operator, left in rows}
+
     def left(self, number: int) -> dict[str, Left]:
         """What is left by each way of pruning, by its name; "whole" is what there is."""
-        self._known(number)
-        ways = [(e, k, operator, left) for _, e, k, _, operator, left in self._of("way", number)]
+        ways = [(*way.goal, OPERATORS.index(way.operator), way.left) for way in self.ways(number)]
         plan = [row[1:] for row in self._of("plan", number)]
         counted, live = ({row[1:] for row in self._of(name, number)} for name in ("counted", "live"))
         bounded = [row[1:] for row in self._of("bounded", number)]

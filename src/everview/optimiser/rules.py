@@ -1,14 +1,19 @@
 """The optimiser as rules: search space, costs and the best plan of many joins at once, maintained.
 
     connected   sets of relations that share variables         size, flow, state   estimates of each set
-    split       a set as two that are joined by a key          join, arrange       what such a step costs by itself
-    best        the least cost of a set in an order: `min`, going around through the sets it is joined from
-    way         every alternative with its whole cost          plan                the cheapest, ties by rank
+    split       a set as two that are joined by a key
+    side        what a set costs that is one side of a join: to have it, to keep it by the key, to look its changes up
+    way         every split of a set, by what its sides cost   cheapest            the least of them, going around
+    joined      the split to take                              ends, best, ended   the whole: joined, or all at once
 
 The paper's listing sums the costs of all alternatives of the children, and as printed never costs a join over
 scans; what it means, and what is exact, is the *best* of the children. Its pruning deletes rows of the search space
 that were needed to find out that they can be deleted, which no fixed point can do. Here the space is whole, since
 statistics never change it, and `pruning` shows what of it the best plan does not need.
+
+What is the same for all ways to have a set, the rows that come out of it, is no part of their costs: it is added to
+the cheapest. So a set whose size changes is costed once, and its splits, of which it may have hundreds, stay as they
+are; only the larger sets that it is a side of are compared again.
 
 Every relation has the number of its problem first, so that one program, installed once, serves all joins of a session.
 
@@ -53,7 +58,11 @@ split(Q, E, L, R, V band W) :-
     connected(Q, L, V), connected(Q, R, W), L < R, L band R = 0, V band W != 0, E = L bor R.
 asked(Q, L, K) :- split(Q, _, L, _, K).
 asked(Q, R, K) :- split(Q, _, _, R, K).
+kept(Q, E, K, K) :- asked(Q, E, K), relation(Q, _, E, _, _).
+kept(Q, E, K, 0) :- asked(Q, E, K), not relation(Q, _, E, _, _).
+pair(Q, E, L, I, R, J) :- split(Q, E, L, R, K), kept(Q, L, K, I), kept(Q, R, K, J).
 """
+"""`kept` is by which key a side is told apart: what was joined before costs the same by any key, and has none."""
 
 SIZES = """
 member(Q, E, R) :- connected(Q, E, _), relation(Q, R, M, _, _), E band M != 0.
@@ -65,19 +74,23 @@ inside(Q, E, S, F) :- factor(Q, S, F), part_of(Q, S, E).
 size(Q, E, greatest(T - D + X, 0)) :- together(Q, E, T), matching(Q, E, D), X = sum F : { inside(Q, E, _, F) }.
 flow(Q, E, sum(F)) :-
     member(Q, E, R), size(Q, E, S), rows(Q, R, L), changes(Q, R, C), F = POWER(C + S - L).
-width(Q, E, sum(W)) :- member(Q, E, R), relation(Q, R, _, _, W).
+width(Q, E, sum(W)) :- member(Q, E, R), relation(Q, R, _, _, W), not whole(Q, E).
 state(Q, E, P * W) :- size(Q, E, S), width(Q, E, W), P = POWER(S).
 """
 
 COSTS = f"""
-join(Q, E, L, R, K, F + {SEEK} * (A + B)) :- split(Q, E, L, R, K), flow(Q, E, F), flow(Q, L, A), flow(Q, R, B).
-keeping(Q, E, S + F) :- state(Q, E, S), flow(Q, E, F).
-arrange(Q, E, K, C) :- asked(Q, E, K), not index(Q, E, K, 0), keeping(Q, E, C).
-best(Q, E, 0, min(0)) :- relation(Q, _, E, _, _).
-best(Q, E, K, min(0)) :- index(Q, E, K, 0).
-best(Q, E, 0, min(C)) :- whole(Q, E), at_once(Q, _, C).
-best(Q, E, K, min(C + A)) :- arrange(Q, E, K, C), best(Q, E, 0, A).
-best(Q, E, 0, min(C + A + B)) :- join(Q, E, L, R, K, C), best(Q, L, K, A), best(Q, R, K, B).
+side(Q, E, K, {SEEK} * F) :- index(Q, E, K, 0), flow(Q, E, F).
+side(Q, E, K, S + {SEEK + 1} * F) :- kept(Q, E, K, K), not index(Q, E, K, 0), state(Q, E, S), flow(Q, E, F).
+side(Q, E, 0, A + S + {SEEK + 2} * F) :- cheapest(Q, E, A), state(Q, E, S), flow(Q, E, F).
+way(Q, E, L, A + B) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B).
+cheapest(Q, E, min(C)) :- way(Q, E, _, C).
+.decl joined(q, e, left) choice-domain (q, e)
+joined(Q, E, L) :- way(Q, E, L, C), cheapest(Q, E, C).
+ends(Q, JOIN, C + F) :- whole(Q, E), cheapest(Q, E, C), flow(Q, E, F).
+ends(Q, S, C) :- at_once(Q, S, C).
+best(Q, min(C)) :- ends(Q, _, C).
+.decl ended(q, operator) choice-domain (q)
+ended(Q, O) :- ends(Q, O, C), best(Q, C).
 """
 
 AT_ONCE = f"""
@@ -100,22 +113,13 @@ parts(Q, R, I, count(M)) :- part(Q, WCO, R, I, M, _, _).
 wco_work(Q, R, I, {SEEK} * N * POWER(P) + POWER(P + F)) :-
     level(Q, WCO, R, I, B, _, _), relation(Q, R, _, V, _), prefixes(Q, B, X), prefixes(Q, V, Y), changes(Q, R, C),
     P = C + X - Y, fan(Q, R, I, F), parts(Q, R, I, N).
+keeping(Q, M, S + F) :- relation(Q, _, M, _, _), state(Q, M, S), flow(Q, M, F).
 missing(Q, S, M, K, N, C) :- part(Q, S, _, _, M, K, N), not index(Q, M, K, N), keeping(Q, M, C).
 indexing(Q, S, C) :- part(Q, S, _, _, _, _, _), C = sum X : {{ missing(Q, S, _, _, _, X) }}.
 at_once(Q, DELTA, C + X) :- total_delta(Q, C), indexing(Q, DELTA, X).
 at_once(Q, WCO, C + X) :- total_wco(Q, C), indexing(Q, WCO, X).
 total_delta(Q, sum(C)) :- delta_work(Q, _, _, C).
 total_wco(Q, sum(C)) :- wco_work(Q, _, _, C).
-"""
-
-PLANS = """
-way(Q, E, 0, 0, SCAN, 0) :- relation(Q, _, E, _, _).
-way(Q, E, K, 0, INDEX, 0) :- index(Q, E, K, 0).
-way(Q, E, K, C + A, ARRANGE, 0) :- arrange(Q, E, K, C), best(Q, E, 0, A).
-way(Q, E, 0, C + A + B, JOIN, L) :- join(Q, E, L, R, K, C), best(Q, L, K, A), best(Q, R, K, B).
-way(Q, E, 0, C, S, 0) :- whole(Q, E), at_once(Q, S, C).
-.decl plan(q, e, k, operator, left) choice-domain (q, e, k)
-plan(Q, E, K, O, L) :- way(Q, E, K, C, O, L), best(Q, E, K, C).
 """
 
 
@@ -174,7 +178,7 @@ class Optimiser:
         self.session: Session = connect()
         for name, columns in TABLES.items():
             self.session.table(name, dict.fromkeys(columns, int), key=list(STATISTICS.get(name, columns)))
-        self.rules: Rules = self.session.datalog(text(SPACE, SIZES, COSTS, AT_ONCE, PLANS, more))
+        self.rules: Rules = self.session.datalog(text(SPACE, SIZES, COSTS, AT_ONCE, more), plan="delta")
         self._problems: dict[int, Problem] = {}
         self._added = 0
 
@@ -239,20 +243,32 @@ class Optimiser:
         return Best(cost, chosen)
 
     def cost(self, number: int) -> int:
-        """What the cheapest plan costs; a fraction of the work of asking for the plan."""
-        root = Or(self._known(number).whole, 0)
-        return next(int(row[3]) for row in self.rules.best.lookup((number, *root)))
+        """What the cheapest plan costs."""
+        self._known(number)
+        return next(int(cost) for _, cost in self.rules.best.lookup((number,)))
 
     def chosen(self, number: int, goal: Or) -> And:
         """The cheapest way to an OR node."""
-        (*_, operator, left) = self.rules.plan.lookup((number, *goal))[0]
-        return And(goal, OPERATORS[operator], left)
+        problem = self._known(number)
+        if goal.key:
+            return And(goal, "index" if problem.is_indexed(*goal) else "arrange")
+        if goal.relations.bit_count() == 1:
+            return And(goal, "scan")
+        if goal.relations == problem.whole:
+            (_, operator) = self.rules.ended.lookup((number,))[0]
+            if OPERATORS[operator] != "join":
+                return And(goal, OPERATORS[operator])
+        (*_, left) = self.rules.joined.lookup((number, goal.relations))[0]
+        return And(goal, "join", left)
 
-    def ways(self, number: int, goal: Or | None = None) -> dict[And, int]:
-        """Every alternative there is, of one OR node or of all, with what it costs whole."""
-        self._known(number)
-        rows = self.rules.way.lookup((number, *(goal or ())))
-        return {And(Or(e, k), OPERATORS[operator], left): cost for _, e, k, cost, operator, left in rows}
+    def last_steps(self, number: int) -> dict[And, int]:
+        """Every way to end a plan, and what the cheapest plan costs that does."""
+        whole = self._known(number).whole
+        goal = Or(whole, 0)
+        ends = {OPERATORS[operator]: cost for _, operator, cost in self.rules.ends.lookup((number,))}
+        ((_, _, flow),) = self.rules.flow.lookup((number, whole))
+        joins = {And(goal, "join", left): cost + flow for _, _, left, cost in self.rules.way.lookup((number, whole))}
+        return joins | {And(goal, operator): cost for operator, cost in ends.items() if operator != "join"}
 
     def _known(self, number: int) -> Problem:
         if number not in self._problems:

@@ -103,13 +103,8 @@ def _ways(problem: Problem) -> Iterator[And]:
     for i, relation in enumerate(problem.relations):
         yield And(Or(1 << i, 0), "scan")
         yield from (And(Or(1 << i, key), "index") for key, new in relation.indexes if not new)
-    yield from (And(goal, "arrange") for goal in goals if not _is_indexed(problem, goal))
+    yield from (And(goal, "arrange") for goal in goals if not problem.is_indexed(*goal))
     yield from (And(Or(problem.whole, 0), strategy) for strategy in problem.pipelines)
-
-
-def _is_indexed(problem: Problem, goal: Or) -> bool:
-    single = goal.relations.bit_count() == 1
-    return single and (goal.key, 0) in problem.relations[goal.relations.bit_length() - 1].indexes
 
 
 def _local(model: Model, way: And) -> int:
