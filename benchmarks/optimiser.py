@@ -27,7 +27,7 @@ from everview.optimiser.observed import with_pipelines
 from everview.optimiser.problem import UNIT, Problem, Relation, logarithm
 from everview.optimiser.pruning import Pruned
 from everview.optimiser.rules import Optimiser
-from everview.optimiser.space import Space
+from everview.optimiser.space import And, Space
 from everview.optimiser.top_down import TopDown
 from tests.optimiser.problems import problem
 
@@ -116,17 +116,32 @@ def by_rules(given: Problem, repeats: int) -> dict[str, Any]:
     return {"scratch_ms": round(first, 2), "again_ms": again, "times_faster": ratios, "bytes": bytes_kept}
 
 
-def by_procedure(kind: type[BottomUp] | type[TopDown], given: Problem, memo: Memo, conditional: bool) -> dict[str, Any]:
+def other_costs(space: Space) -> dict[int, list[dict[And, int]]]:
+    """What ways cost after the size of one join of the best plan has changed, by how many relations it has."""
+    return {
+        level: [
+            replace(space, problem=replace(space.problem, factors={mask: doublings * UNIT})).local_costs()
+            for doublings in FACTORS
+        ]
+        for level, mask in sorted(joins_of(space.problem).items())
+    }
+
+
+def by_procedure(
+    kind: type[BottomUp] | type[TopDown],
+    space: Space,
+    others: dict[int, list[dict[And, int]]],
+    memo: Memo,
+    conditional: bool,
+) -> dict[str, Any]:
     """A procedure, likewise, with the nodes it computes."""
-    space = Space.of(given)
     start = time.process_time()
     twin = kind(space, memo=memo, conditional=conditional)
     scratch = (time.process_time() - start) * 1000
     again, goals, ways = {}, {}, {}
-    for level, mask in sorted(joins_of(given).items()):
+    for level, several in others.items():
         took = []
-        for doublings in FACTORS:
-            changed = Space.of(replace(given, factors={mask: doublings * UNIT})).local_costs()
+        for changed in several:
             before = dict(twin.local)
             took.append(cpu_ms(lambda c=changed: twin.update(c)))
             goals[level] = round(twin.work.goals / len(space.ways), 3)
@@ -158,11 +173,13 @@ def main() -> None:
     for name, one in problems().items():
         if given.only in (None, name):
             found: dict[str, Any] = {"case": name, "rules": by_rules(one, given.repeats)}
+            space = Space.of(one)
+            others = other_costs(space)
             for kind in (BottomUp, TopDown):
                 for memo in ("all", "best"):
                     for conditional in (True, False):
                         label = f"{kind.__name__}, memo {memo}{', conditional' if conditional else ''}"
-                        found[label] = by_procedure(kind, one, memo, conditional)
+                        found[label] = by_procedure(kind, space, others, memo, conditional)
             print(json.dumps(found | {"pruned": pruned(one)}), flush=True)
 
 
