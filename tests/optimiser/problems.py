@@ -39,7 +39,11 @@ def problem(shape: str, n: int, rng: random.Random, *, indexes: bool = True) -> 
         keys = [(v, 0) for v in bits(mask) if indexes and rng.random() < 0.3]
         changes = rng.randrange(20 * UNIT)
         relations.append(Relation(f"t{r}", mask, rows, changes, values, rng.randint(1, 5), frozenset(keys)))
-    return with_pipelines(Problem(tuple(relations)))
+    forgotten = {}
+    for v in bits(sum({v for mask in masks for v in bits(mask)})):
+        if rng.random() < 0.7:
+            forgotten[v] = sum(1 << r for r, mask in enumerate(masks) if mask & v or rng.random() < 0.1)
+    return with_pipelines(Problem(tuple(relations), forgotten=forgotten))
 
 
 def every_plan(space: Space, goal: Or) -> Iterator[tuple[int, tuple[And, ...]]]:

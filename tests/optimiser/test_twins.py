@@ -50,7 +50,7 @@ def changed(given: Problem, rng: random.Random) -> tuple[Problem, dict[str, dict
         else:
             other = replace(relations[r], rows=log) if kind == "rows" else replace(relations[r], changes=log)
             relations[r], told[kind][r] = other, log
-    return Problem(tuple(relations), given.pipelines, {**given.factors, **told["factors"]}), told
+    return replace(given, relations=tuple(relations), factors={**given.factors, **told["factors"]}), told
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -91,6 +91,22 @@ def test_all_agree_after_every_change(shape: str, seed: int, optimiser: Pruned) 
         local = Space.of(given).local_costs()
         for twin in twins:
             twin.update({way: cost for way, cost in local.items() if cost != twin.local[way]})
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_indexes_come_and_go(shape: str, optimiser: Pruned) -> None:
+    rng = random.Random(shape)
+    given = problem(shape, 5, rng)
+    number = optimiser.add(given)
+    for _ in range(6):
+        r = rng.randrange(5)
+        keys = frozenset((v, 0) for v in bits(given.relations[r].variables) if rng.random() < 0.5)
+        optimiser.observe(number, indexes={r: keys})
+        relations = [replace(of, indexes=keys) if i == r else of for i, of in enumerate(given.relations)]
+        given = replace(given, relations=tuple(relations))
+        space = Space.of(given)
+        assert optimiser.ways(number) == all_ways(space)
+        assert optimiser.best(number).chosen == followed(BottomUp(space).chosen, space)
 
 
 def all_ways(space: Space) -> dict[And, int]:

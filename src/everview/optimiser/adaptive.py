@@ -42,6 +42,11 @@ Step = Callable[[list[ChangeSet]], StepOutcome]
 LEAST_WORK = 50
 """Times as long as a look took that a session works before the next: looking costs 2 % at most."""
 
+TIMES_ASKED = 4
+"""How often the time is asked for between two looks. Steps are counted, which costs next to nothing; but a plan that
+became slow takes much longer for as many, and must not be found out that much later.
+"""
+
 MOST_PATIENCE = 1 << 20
 """Looks for which a join is left alone at most."""
 
@@ -134,6 +139,9 @@ class Adaptive:
         self._off = False
         self._shape: tuple[Any, ...] = ()
         self._every = 1
+        """steps after which the time is looked at"""
+        self._pause = 0.0
+        """seconds from one look to the next"""
         self._since = time.thread_time()
         self._cost = 0.0
         """seconds that a look takes"""
@@ -162,7 +170,7 @@ class Adaptive:
         """
         if self._trial is not None and self._trial.left <= 0:
             self._next(self._trial)
-        elif self._trial is None and not self._off:
+        elif self._trial is None and not self._off and time.thread_time() - self._since >= self._pause:
             self._look_now()
         if self._trial is not None:
             return self._measured(self._trial, transactions)
@@ -186,8 +194,9 @@ class Adaptive:
         now, passed = self.core.runtime.dataflow.time, start - self._since
         if now > self._at and passed > 0:
             self._rate = (now - self._at) / passed
-            wanted = self._rate * max(self.policy.every, self._cost * LEAST_WORK if self.policy.every else 0)
-            self._every = int(min(max(wanted, 1), 4 * self._every, 1 << 20))
+            self._pause = max(self.policy.every, self._cost * LEAST_WORK) if self.policy.every else 0.0
+            steps = self._rate * self._pause / TIMES_ASKED
+            self._every = int(min(max(steps, 1), 4 * self._every, 1 << 20))
         try:
             self.look()
         except EverviewError as error:  # whoever only changes a row must not hear of it as an error of theirs
@@ -274,19 +283,13 @@ class Adaptive:
             rate = core.statistics.rate_of(leaf)
             changes = relation.changes if rate is None else logarithm(rate * transactions)
             relations.append(replace(relation, changes=changes))
-        problem = Problem(tuple(relations), watched.living.problem.pipelines)
+        problem = replace(watched.living.problem, relations=tuple(relations), factors={})
         watched.seen |= present.seen(problem, self._rows())
         return replace(problem, factors=present.factors(problem, watched.seen))
 
     def _tell(self, watched: Watched, problem: Problem) -> bool:
-        """Have the optimiser maintain its answer; what hardly moved is not said. An index that came or went is another
-        problem. Whether anything was said.
-        """
+        """Have the optimiser maintain its answer; what hardly moved is not said. Whether anything was said."""
         told, optimiser = watched.told, optimiser_of(self.core)
-        if any(a.indexes != b.indexes for a, b in zip(told.relations, problem.relations, strict=True)):
-            optimiser.remove(watched.number)
-            watched.number, watched.told = optimiser.add(problem), problem
-            return True
         pairs = list(enumerate(zip(told.relations, problem.relations, strict=True)))
         rows = {r: new.rows for r, (old, new) in pairs if _moved(old.rows, new.rows)}
         changes = {r: new.changes for r, (old, new) in pairs if _moved(old.changes, new.changes)}
@@ -296,9 +299,10 @@ class Adaptive:
         masks = {*told.factors, *problem.factors}
         factors = {m: problem.factors.get(m, 0) for m in masks}
         factors = {m: log for m, log in factors.items() if _moved(told.factors.get(m, 0), log)}
-        if not (rows or changes or values or factors):
+        indexes = {r: new.indexes for r, (old, new) in pairs if old.indexes != new.indexes}
+        if not (rows or changes or values or factors or indexes):
             return False
-        optimiser.observe(watched.number, rows=rows, changes=changes, values=values, factors=factors)
+        optimiser.observe(watched.number, rows=rows, changes=changes, values=values, factors=factors, indexes=indexes)
         watched.told = problem
         return True
 

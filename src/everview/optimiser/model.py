@@ -5,8 +5,10 @@ there already, and for *work per change*, as long as it lives:
 
     size(E)      rows of a join E: the product of its relations' rows, divided for every variable by the numbers of
                  values that all its relations but the one with the fewest have; and times what was seen besides
+    span(E)      how many values the variables of E have together that are still read: equal rows are one row with a
+                 weight, so no more are kept, nor changed by one change
     flow(E)      changes of E: each change of a relation r meets size(E) / rows(r) rows of the others
-    state(E)     words of E: size(E) times the width of a row
+    state(E)     words of E: its rows times the width of a row
 
     join         flow(E) rows come out, and each change of either side is looked up in the other
     arrange      E must be kept by the join's variables: state(E), and flow(E) rows pass through it; an index that
@@ -46,6 +48,7 @@ class Model:
         self.problem = problem
         self.size = cache(self._size)
         self.flow = cache(self._flow)
+        self.span = cache(self._span)
         self._prefixes = cache(self._prefixes_of)
 
     def _size(self, mask: int) -> int:
@@ -57,12 +60,22 @@ class Model:
         log += sum(factor for part, factor in self.problem.factors.items() if part & mask == part)
         return max(log, 0)
 
+    def _span(self, mask: int) -> int:
+        members = list(self.problem.members(mask))
+        read = bits(self.problem.still_read(mask))
+        return sum(min(r.values[variable] for r in members if variable & r.variables) for variable in read)
+
     def _flow(self, mask: int) -> int:
-        return sum(power(r.changes + self.size(mask) - r.rows) for r in self.problem.members(mask))
+        size, span = self.size(mask), self.span(mask)
+        return sum(power(r.changes + min(size - r.rows, span)) for r in self.problem.members(mask))
+
+    def held(self, mask: int) -> int:
+        """How many rows a join has that are not equal."""
+        return min(self.size(mask), self.span(mask))
 
     def state(self, mask: int) -> int:
         """Words that keeping a join takes."""
-        return power(self.size(mask)) * sum(r.width for r in self.problem.members(mask))
+        return power(self.held(mask)) * sum(r.width for r in self.problem.members(mask))
 
     def arranging(self, mask: int) -> int:
         """What it costs to keep a join in an order it is not kept in."""

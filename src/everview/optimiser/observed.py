@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from everview.dataflow.extend import Part, levels
 from everview.optimiser.problem import Level, Problem, Relation, bits, logarithm
@@ -41,7 +42,24 @@ def problem_of(
         _relation(name, leaf, of, sizes, arranged, changed, words)
         for name, leaf, of in zip(names, join.tree.leaves, join.of_leaf, strict=True)
     ]
-    return with_pipelines(Problem(tuple(relations)))
+    return with_pipelines(Problem(tuple(relations), forgotten=_forgotten(join)))
+
+
+def _forgotten(join: NaturalJoin) -> dict[int, int]:
+    """Which variables are no longer read when which relations have been joined: those that are no column of the result,
+    after the relations that have them, and the first of those that a condition has to be tested with.
+    """
+    having: dict[int, int] = {}
+    for i, of in enumerate(join.of_leaf):
+        for v in {v for v in of if v >= 0}:
+            having[v] = having.get(v, 0) | 1 << i
+    needed = dict(having)
+    for condition in join.tree.conditions:
+        tested = {join.variable(c) for c in condition.columns()}
+        together = sum({having[v] & -having[v] for v in tested})
+        needed |= {v: needed[v] | together for v in tested}
+    kept = {join.variable(c) for c in join.tree.columns}
+    return {1 << v: relations for v, relations in needed.items() if v not in kept}
 
 
 def _relation(
@@ -65,13 +83,16 @@ def _indexes(order: Sequence[int]) -> set[tuple[int, int]]:
 def with_pipelines(problem: Problem) -> Problem:
     """The problem with the pipelines that the engine would run for a join at once."""
     variables = tuple(tuple(v.bit_length() - 1 for v in bits(r.variables)) for r in problem.relations)
+    return replace(problem, pipelines={strategy: _pipelines(variables, strategy) for strategy in STRATEGIES})
+
+
+@lru_cache(maxsize=64)
+def _pipelines(variables: tuple[tuple[int, ...], ...], strategy: AtOnce) -> tuple[tuple[Level, ...], ...]:
+    """By the relations' variables alone: a join is looked at again and again while its statistics change."""
     inputs = tuple(plan.Table(i, (INT,) * len(of)) for i, of in enumerate(variables))
-    width = problem.variables(problem.whole).bit_length()
-    found: dict[str, tuple[tuple[Level, ...], ...]] = {}
-    for strategy in STRATEGIES:
-        node = plan.MultiJoin(inputs, variables, (INT,) * width, strategy=strategy)
-        found[strategy] = tuple(_pipeline(node, source) for source in range(len(inputs)))
-    return replace(problem, pipelines=found)
+    width = 1 + max(v for of in variables for v in of)
+    node = plan.MultiJoin(inputs, variables, (INT,) * width, strategy=strategy)
+    return tuple(_pipeline(node, source) for source in range(len(inputs)))
 
 
 def _pipeline(node: plan.MultiJoin, source: int) -> tuple[Level, ...]:

@@ -7,6 +7,7 @@ take its place must save enough to pay for what it has to build.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from everview.optimiser.model import Model
 from everview.optimiser.problem import Problem, logarithm
@@ -64,17 +65,17 @@ class PresentPlan:
         """How many times as many rows as relations and values alone would say are kept between its joins, as
         logarithms.
         """
-        plain = Model(Problem(problem.relations))
+        plain = Model(replace(problem, pipelines={}, factors={}))
         kept = {mask: rows(node) for mask, node in self._between()}
-        return {mask: logarithm(n) - plain.size(mask) for mask, n in kept.items() if n is not None}
+        return {mask: logarithm(n) - plain.held(mask) for mask, n in kept.items() if n is not None}
 
     @staticmethod
     def factors(problem: Problem, seen: Mapping[int, int]) -> dict[int, int]:
         """What was seen of sets of relations as factors, each beside those of the sets inside it."""
-        plain, found = Model(Problem(problem.relations)), dict[int, int]()
+        plain, found = Model(replace(problem, pipelines={}, factors={})), dict[int, int]()
         for mask in sorted(seen, key=lambda m: (m.bit_count(), m)):
-            expected = Model(Problem(problem.relations, {}, found)).size(mask)
-            found[mask] = plain.size(mask) + seen[mask] - expected
+            expected = Model(replace(problem, pipelines={}, factors=found)).held(mask)
+            found[mask] = plain.held(mask) + seen[mask] - expected
         return {mask: factor for mask, factor in found.items() if factor}
 
     def _between(self) -> Iterator[tuple[int, plan.Node]]:

@@ -11,8 +11,9 @@ and changes back must leave no trace.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from everview.errors import PlanError
 
@@ -90,7 +91,8 @@ class Level:
 class Problem:
     """A join to find the cheapest plan for. `pipelines` are those of the joins at once that may be chosen, by
     strategy and source. `factors` says of sets of relations, by their mask, how many times as many rows there are as
-    the relations' own statistics make one expect: what was seen while a plan ran.
+    the relations' own statistics make one expect: what was seen while a plan ran. `forgotten` says of variables, by
+    their bit, with which relations joined nobody reads them any more; others are read to the end.
 
     >>> edge = Relation("edge", 0b011, 10205, 10205, {1: 9000, 2: 9000})
     >>> node = Relation("node", 0b010, 9000, 0, {2: 9000})
@@ -101,6 +103,7 @@ class Problem:
     relations: tuple[Relation, ...]
     pipelines: Mapping[str, tuple[tuple[Level, ...], ...]] = field(default_factory=dict, compare=False)
     factors: Mapping[int, int] = field(default_factory=dict, compare=False)
+    forgotten: Mapping[int, int] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.relations) <= MOST_RELATIONS:
@@ -126,30 +129,34 @@ class Problem:
             found |= relation.variables
         return found
 
+    def still_read(self, mask: int) -> int:
+        """The variables of some relations that somebody reads when these have been joined."""
+        gone = sum(v for v, needed in self.forgotten.items() if needed & mask == needed)
+        return self.variables(mask) & ~gone
+
     def is_indexed(self, mask: int, key: int, new: int = 0) -> bool:
         """Whether a relation, by its bit, is kept by some variables, and then others; sets of several never are."""
         return mask.bit_count() == 1 and (key, new) in self.relations[mask.bit_length() - 1].indexes
 
 
-def connected(problem: Problem) -> set[int]:
+def connected(problem: Problem) -> frozenset[int]:
     """The sets of relations that can be joined without a cross product.
 
     >>> chain = Problem(tuple(Relation(n, v, 9, 9) for n, v in (("a", 1), ("b", 3), ("c", 2))))
     >>> sorted(connected(chain))
     [1, 2, 3, 4, 6, 7]
     """
-    found: set[int] = set()
-    todo = [1 << i for i in range(len(problem.relations))]
+    return _connected(tuple(relation.variables for relation in problem.relations))
+
+
+@lru_cache(maxsize=64)
+def _connected(variables: tuple[int, ...]) -> frozenset[int]:
+    """By the relations' variables alone: a join is asked about again and again while its statistics change."""
+    found: dict[int, int] = {}
+    todo = [(1 << i, of) for i, of in enumerate(variables)]
     while todo:
-        mask = todo.pop()
+        mask, have = todo.pop()
         if mask not in found:
-            found.add(mask)
-            todo += _larger(problem, mask)
-    return found
-
-
-def _larger(problem: Problem, mask: int) -> Iterable[int]:
-    variables = problem.variables(mask)
-    for i, relation in enumerate(problem.relations):
-        if not mask >> i & 1 and relation.variables & variables:
-            yield mask | 1 << i
+            found[mask] = have
+            todo += [(mask | 1 << i, have | of) for i, of in enumerate(variables) if not mask >> i & 1 and of & have]
+    return frozenset(found)

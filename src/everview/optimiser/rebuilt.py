@@ -1,8 +1,10 @@
 """A plan of joins as the optimiser chose it: the same rows, joined in another order, or all at once.
 
-Every set of relations becomes a node with one column for each variable that is still read. Conditions that are not
-equalities between columns are tested as soon as their columns are there, if they cannot fail: one that can is tested at
-the end, for rows that the join really has.
+Every set of relations becomes a node with one column for each variable that is still read: by a relation that is not
+joined yet, a condition that is not tested yet, or whoever reads the result. Rows that are equal then are one.
+
+Conditions that are not equalities between columns are tested as soon as their columns are there, if they cannot fail:
+one that can is tested at the end, for rows that the join really has.
 """
 
 from __future__ import annotations
@@ -54,7 +56,14 @@ class _Rebuilding:
         shared = [v for v in a.variables if v in b.variables]
         keys = tuple(tuple(of.variables.index(v) for v in shared) for of in (a, b))
         joined = plan.Join(a.node, b.node, keys[0], keys[1])
-        return self._tested(_narrowed(joined, [*a.variables, *b.variables]))
+        return self._read(self._tested(_narrowed(joined, [*a.variables, *b.variables])), mask)
+
+    def _read(self, made: _Made, mask: int) -> _Made:
+        """Without what nobody reads any more."""
+        outside = {v for i, of in enumerate(self.join.of_leaf) if not mask >> i & 1 for v in of}
+        tested = {self.join.variable(c) for condition in self.waiting for c in condition.columns()}
+        read = {*outside, *tested, *(self.join.variable(c) for c in self.join.tree.columns)}
+        return _narrowed(made.node, [v if v in read else -1 for v in made.variables])
 
     def _leaf(self, i: int) -> _Made:
         leaf = self.join.tree.leaves[i]

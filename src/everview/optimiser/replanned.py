@@ -9,6 +9,7 @@ a directory that is opened again has the plan it was closed with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from everview.errors import PlanError, did_you_mean
@@ -77,7 +78,7 @@ def cheapest(core: Core, problem: Problem) -> Best:
 
 
 def _binary(core: Core, living: LivingJoin) -> plan.Node:
-    return living.by(cheapest(core, Problem(living.problem.relations, {}, living.problem.factors)))
+    return living.by(cheapest(core, replace(living.problem, pipelines={})))
 
 
 _TARGETS: dict[str, Callable[[Core, LivingJoin], plan.Node]] = {

@@ -23,7 +23,7 @@ Hazard: `everview.optimiser.model` computes the same costs, to the last bit; cha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import PlanError
@@ -42,6 +42,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "values": ("q", "r", "v", "log"),
     "factor": ("q", "e", "log"),
     "index": ("q", "m", "k", "n"),
+    "forgotten": ("q", "v", "m"),
     "whole": ("q", "e"),
     "level": ("q", "s", "r", "i", "bound", "new", "e"),
     "part": ("q", "s", "r", "i", "m", "k", "n"),
@@ -67,15 +68,18 @@ pair(Q, E, L, I, R, J) :- split(Q, E, L, R, K), kept(Q, L, K, I), kept(Q, R, K, 
 SIZES = """
 member(Q, E, R) :- connected(Q, E, _), relation(Q, R, M, _, _), E band M != 0.
 together(Q, E, sum(S)) :- member(Q, E, R), rows(Q, R, S).
-spread(Q, E, V, A - B) :- member(Q, E, R), values(Q, R, V, D), A = sum(D), B = min(D).
-matching(Q, E, sum(D)) :- spread(Q, E, _, D).
+spread(Q, E, V, A - B, B) :- member(Q, E, R), values(Q, R, V, D), A = sum(D), B = min(D).
+matching(Q, E, sum(D)) :- spread(Q, E, _, D, _).
+unread(Q, E, V) :- forgotten(Q, V, M), connected(Q, E, _), M band E = M.
+wide(Q, E, B, V) :- spread(Q, E, V, _, B), not unread(Q, E, V).
+span(Q, E, S) :- connected(Q, E, _), S = sum B : { wide(Q, E, B, _) }.
 part_of(Q, S, E) :- connected(Q, S, _), connected(Q, E, _), S band E = S.
 inside(Q, E, S, F) :- factor(Q, S, F), part_of(Q, S, E).
 size(Q, E, greatest(T - D + X, 0)) :- together(Q, E, T), matching(Q, E, D), X = sum F : { inside(Q, E, _, F) }.
 flow(Q, E, sum(F)) :-
-    member(Q, E, R), size(Q, E, S), rows(Q, R, L), changes(Q, R, C), F = POWER(C + S - L).
+    member(Q, E, R), size(Q, E, S), span(Q, E, T), rows(Q, R, L), changes(Q, R, C), F = POWER(C + least(S - L, T)).
 width(Q, E, sum(W)) :- member(Q, E, R), relation(Q, R, _, _, W), not whole(Q, E).
-state(Q, E, P * W) :- size(Q, E, S), width(Q, E, W), P = POWER(S).
+state(Q, E, P * W) :- size(Q, E, S), span(Q, E, T), width(Q, E, W), P = POWER(least(S, T)).
 """
 
 COSTS = f"""
@@ -104,7 +108,7 @@ some_values(Q, B, R, sum(D)) :- prefix(Q, B), values(Q, R, V, D), V band B != 0.
 narrow(Q, B, R, least(S, L)) :- some_values(Q, B, R, S), rows(Q, R, L).
 narrow(Q, B, R, 0) :- prefix(Q, B), relation(Q, R, _, V, _), V band B = 0.
 gathered(Q, B, sum(N)) :- narrow(Q, B, _, N).
-met(Q, B, sum(D)) :- prefix(Q, B), whole(Q, E), spread(Q, E, V, D), V band B != 0.
+met(Q, B, sum(D)) :- prefix(Q, B), whole(Q, E), spread(Q, E, V, D, _), V band B != 0.
 prefixes(Q, B, greatest(G - D, 0)) :- gathered(Q, B, G), met(Q, B, D).
 fan(Q, R, I, min(Y - X)) :-
     level(Q, WCO, R, I, B, N, _), part(Q, WCO, R, I, M, _, _), relation(Q, S, M, _, _),
@@ -213,11 +217,12 @@ class Optimiser:
         changes: Mapping[int, int] | None = None,
         values: Mapping[tuple[int, int], int] | None = None,
         factors: Mapping[int, int] | None = None,
+        indexes: Mapping[int, frozenset[tuple[int, int]]] | None = None,
     ) -> None:
         """Tell statistics that are other than was said: of relations by their place, of variables by their bit, of
-        sets of relations by their mask.
+        sets of relations by their mask; and what indexes a relation has now, all of them.
         """
-        self._known(number)
+        problem = self._known(number)
         told: dict[str, list[tuple[int, ...]]] = {
             "rows": [(r, log) for r, log in (rows or {}).items()],
             "changes": [(r, log) for r, log in (changes or {}).items()],
@@ -228,6 +233,13 @@ class Optimiser:
             for table, several in told.items():
                 if several:
                     self.session[table].upsert([(number, *row) for row in several])
+            for r, now in (indexes or {}).items():
+                before, place = problem.relations[r].indexes, (number, 1 << r)
+                self.session["index"].delete([(*place, *index) for index in before - now])
+                self.session["index"].insert([(*place, *index) for index in now - before])
+        if indexes:
+            relations = [replace(of, indexes=indexes.get(r, of.indexes)) for r, of in enumerate(problem.relations)]
+            self._problems[number] = replace(problem, relations=tuple(relations))
 
     def best(self, number: int) -> Best:
         """The cheapest plan as things are."""
@@ -291,6 +303,7 @@ def _facts(problem: Problem) -> dict[str, Iterable[tuple[Any, ...]]]:
         "values": [(r, v, of.values[v]) for r, of in relations for v in bits(of.variables)],
         "factor": list(problem.factors.items()),
         "index": [(1 << r, *index) for r, of in relations for index in sorted(of.indexes)],
+        "forgotten": list(problem.forgotten.items()),
         "whole": [(problem.whole,)],
         "level": [(s, r, i, level.bound, level.new, level.relations) for s, r, i, level in levels],
         "part": [(s, r, i, *part) for s, r, i, level in levels for part in level.parts],
