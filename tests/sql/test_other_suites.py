@@ -56,7 +56,10 @@ POSTGRES: list[tuple[str, list[tuple[Any, ...]]]] = [
     ),
     # = ALL and <> ANY
     ("SELECT a = ALL (SELECT 1), a <> ANY (SELECT a FROM i) FROM i", [(True, True), (False, True)]),
-    ("SELECT a = ALL (SELECT x FROM n WHERE x > 100), a <> SOME (SELECT NULL::int) FROM i WHERE a = 1", [(True, None)]),
+    (
+        "SELECT a = ALL (SELECT x FROM n WHERE x > 100), a <> SOME (SELECT NULL::int) FROM i WHERE a = 1",
+        [(True, None)],
+    ),
     ("SELECT a FROM i AS o WHERE a = ALL (SELECT a FROM i WHERE i.a = o.a)", [(1,), (2,)]),
     ("SELECT a FROM i WHERE a <> ALL (SELECT 2)", [(1,)]),
     # quoted constants beside others in VALUES and UNION
@@ -101,6 +104,29 @@ POSTGRES: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("SELECT interval '5 day 1' hour = interval '5 days 01:00' FROM i WHERE a = 1", [(True,)]),
     ("SELECT to_char(at, 'TMMonth') FROM m", [("January",), ("January",)]),
     ("SELECT bool 'of', 'ye'::bool, a = 1 = 'on' FROM i WHERE a = 1", [(False, True, True)]),
+    # a group that took no part was an empty text, and an empty match behind another was passed over
+    ("SELECT regexp_match(a::text, '(2)?.?') FROM i", [([None],), (["2"],)]),
+    ("SELECT regexp_matches(a::text || 'b', 'b*', 'g') FROM i WHERE a = 1", [([""],), (["b"],), ([""],)]),
+    # forms that were refused
+    ("SELECT E'x\\ty' || a, U&'\\0041' || a, N'k' FROM i WHERE a = 1", [("x\ty1", "A1", "k")]),
+    ("SELECT (at, interval '1 hour') OVERLAPS (timestamp '2026-01-31 12:01:00', at) FROM m", [(True,), (False,)]),
+    ("SELECT (a, NULL) IS NULL, (a, a) IS NOT NULL, ROW(a, NULL) IS NOT NULL FROM i", [(False, True, False)] * 2),
+    (
+        "SELECT to_number(a || ',234.5', '9,999.9'), trim_scale(a * 1.50) FROM i",
+        [(Decimal("1234.5"), Decimal("1.5")), (Decimal("2234.5"), 3)],
+    ),
+    (
+        "SELECT interval '1 day' + a * interval '1 hour', '2 hours' + interval '1 day' FROM i WHERE a = 1",
+        [(ev.Interval(0, 1, 3600_000_000), ev.Interval(0, 1, 7200_000_000))],
+    ),
+    (
+        "SELECT pg_typeof(a), pg_typeof(x), array_to_json(ARRAY[a]) FROM i, n WHERE a = 1",
+        [("integer", "numeric", [1])],
+    ),
+    (
+        "SELECT last_day(at), extract(microsecond from at) FROM m WHERE at < '2026-01-31 12:01'",
+        [(dt.date(2026, 1, 31), 12500000)],
+    ),
 ]
 
 SPARK: list[tuple[str, list[tuple[Any, ...]]]] = [
@@ -117,7 +143,10 @@ SPARK: list[tuple[str, list[tuple[Any, ...]]]] = [
     ),
     ("SELECT cast(a AS timestamp) FROM i", [(D(1970, 1, 1, 0, 0, 1),), (D(1970, 1, 1, 0, 0, 2),)]),
     # posexplode lost the places, explode_outer and posexplode_outer their row of NULLs
-    ("SELECT a, pos, col FROM i LATERAL VIEW posexplode(array(7, a)) e", [(1, 0, 7), (1, 1, 1), (2, 0, 7), (2, 1, 2)]),
+    (
+        "SELECT a, pos, col FROM i LATERAL VIEW posexplode(array(7, a)) e",
+        [(1, 0, 7), (1, 1, 1), (2, 0, 7), (2, 1, 2)],
+    ),
     ("SELECT a, p, x FROM i LATERAL VIEW posexplode(array(a)) e AS p, x", [(1, 0, 1), (2, 0, 2)]),
     (
         "SELECT a, x FROM i LATERAL VIEW OUTER explode(filter(array(a), y -> y > 1)) e AS x",
@@ -166,6 +195,24 @@ SPARK: list[tuple[str, list[tuple[Any, ...]]]] = [
     (
         "SELECT a, b, count(*) FROM i CROSS JOIN (SELECT 7 AS b) GROUP BY a, b GROUPING SETS (a, ())",
         [(1, None, 1), (2, None, 1), (None, None, 2)],
+    ),
+    (
+        "SELECT cast(a || '017-12-11 09:30:00' AS date), cast('2017-2' AS date), to_date('2017') FROM i WHERE a = 2",
+        [(dt.date(2017, 12, 11), dt.date(2017, 2, 1), dt.date(2017, 1, 1))],
+    ),
+    ("SELECT hex(a + 15), unhex(hex('k' || a)), mask('aB-1') FROM i WHERE a = 2", [("11", b"k2", "xX-n")]),
+    (
+        "SELECT try_add(a, 9223372036854775806), try_divide(a, a - 1), bround(a + 0.5) FROM i",
+        [(2**63 - 1, None, Decimal("2")), (None, 2.0, Decimal("2"))],
+    ),
+    (
+        "SELECT levenshtein('kitten', 'sitting'), soundex('Miller'), conv('100', 2, 10), bin(a), "
+        "format_number(12332.123456, 4) FROM i WHERE a = 1",
+        [(3, "M460", "4", "1", "12,332.1235")],
+    ),
+    (
+        "SELECT months_between('1997-02-28 10:30:00', '1996-10-30'), next_day('2015-01-14', 'TU') FROM i WHERE a = 1",
+        [(3.94959677, dt.date(2015, 1, 20))],
     ),
 ]
 
@@ -425,7 +472,11 @@ BORROWED_CALLS: list[tuple[str, str, list[Any]]] = [
     ("postgres", "array_except(ARRAY[2, 1, 2], ARRAY[a])", [[2], [1], [2, 1]]),
     ("postgres", "array_sort(ARRAY[NULL, 3, a])", [[1, 3, None], [2, 3, None], [-4, 3, None]]),
     ("postgres", "list_contains(ARRAY[1, 2], a)", [True, True, False]),
-    ("postgres", "timestamp_seconds(a)", [D(1970, 1, 1, 0, 0, 1), D(1970, 1, 1, 0, 0, 2), D(1969, 12, 31, 23, 59, 56)]),
+    (
+        "postgres",
+        "timestamp_seconds(a)",
+        [D(1970, 1, 1, 0, 0, 1), D(1970, 1, 1, 0, 0, 2), D(1969, 12, 31, 23, 59, 56)],
+    ),
     ("postgres", "make_ym_interval(0, 13) = interval '1 year 1 month'", [True, True, True]),
     ("spark", "bit_count(a)", [1, 1, 62]),
     ("spark", "element_at(array(7, 8), a)", [7, 8, None]),

@@ -53,7 +53,7 @@ Casts
     `cast_int`: float and decimal towards zero (NaN, inf, out of range fail), bool 0/1, date days and timestamp
       microseconds since 1970, str `[+-]digits` with surrounding white space allowed.
     `cast_float`: int to nearest, decimal, bool, str as Python's `float()` reads it (also "inf", "nan", white space;
-      no underscores).
+      no underscores; out of range fails).
     `cast_bool`: a number is not zero (NaN is true); str, any case: true t yes y on 1 / false f no n off 0.
     `cast_str`: int plain; float as Python's `repr` (1.0, 1e+22, inf, nan); bool true/false; date 2026-11-15;
       timestamp 2026-11-15 08:30:00, with .ffffff only if not whole seconds; decimal with all its `scale` digits;

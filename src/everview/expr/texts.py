@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everview.codes.digits import float_of
 from everview.codes.scalars import ENCODERS
 from everview.errors import InputError
 from everview.kernels.expressions.scalars import (
@@ -214,11 +215,11 @@ def _text_to_int(text: str, _: DataType) -> int:
 
 def _text_to_float(text: str, _: DataType) -> float:
     try:
-        if "_" not in text:
-            return float(text)
+        return float_of(text)
     except ValueError:
-        pass
-    raise RowFailure(ERROR_CAST)
+        raise RowFailure(ERROR_CAST) from None
+    except OverflowError:
+        raise RowFailure(ERROR_OVERFLOW) from None
 
 
 def _text_to_bool(text: str, _: DataType) -> bool:

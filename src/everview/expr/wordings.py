@@ -14,6 +14,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from everview.codes import intervals, jsons, packed
+from everview.codes.digits import float_of
 from everview.codes.frozen import FrozenDict, FrozenList
 from everview.types import FREE, DataType, bounds
 
@@ -161,7 +162,7 @@ def of_text(declared: DataType) -> Callable[[str], Any]:
         case "int":
             return lambda text: _int(text, declared)
         case "float":
-            return _float
+            return float_of
         case "bool":
             return _bool
         case "decimal" | "numeric":
@@ -207,12 +208,6 @@ def _int(text: str, declared: DataType) -> int:
     if not low <= found <= high:
         raise OverflowError(text)
     return found
-
-
-def _float(text: str) -> float:
-    if "_" in text:
-        raise ValueError(text)
-    return float(text)
 
 
 _TRUTH = {"true": True, "t": True, "yes": True, "y": True, "on": True, "1": True}

@@ -5,16 +5,17 @@ Text, patterns, numbers and dates, mostly with PostgreSQL's names and meanings. 
 
     routines      what a function of the library is: signatures
     texts         texts and bytes
-    patterns      regular expressions
+    matching, patterns    regular expressions
     numbers       of mathematics
     moments, spans    dates, timestamps and intervals
+    elsewhere     what other systems have beside these
     formats, figures    to_char and to_date: templates of moments, and of numbers
 """
 
 from __future__ import annotations
 
 from everview.expr import functions
-from everview.expr.library import moments, numbers, patterns, spans, texts
+from everview.expr.library import elsewhere, moments, numbers, patterns, spans, texts
 from everview.expr.library.routines import Routine
 
 LIBRARY: dict[str, Routine] = {
@@ -23,6 +24,7 @@ LIBRARY: dict[str, Routine] = {
     **numbers.SHELF.routines,
     **moments.SHELF.routines,
     **spans.SHELF.routines,
+    **elsewhere.SHELF.routines,
 }
 """Every routine by name; no name is one of `everview.expr.functions.FUNCTIONS`."""
 

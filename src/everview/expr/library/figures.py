@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from everview.expr.texts import RowFailure
-from everview.kernels.expressions.scalars import ERROR_DOMAIN
+from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DOMAIN
 
 _EXACT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
 
@@ -72,6 +72,23 @@ def written(number: Any, pattern: str) -> str:
         plus = "+" if "-" not in rest else "" if form.bare else " "
         return ("$" if form.signs[0] == "$" else plus) + rest
     return _number(number, form)
+
+
+def read(text: str, pattern: str) -> Decimal:
+    """A number from its text, by a template: as many digits as it has places, whatever stands between them.
+
+    >>> read("12,454.8-", "99G999D9S"), read("<1,234>", "9,999PR"), read("$7.50", "L9.99")
+    (Decimal('-12454.8'), Decimal('-1234'), Decimal('7.50'))
+    """
+    form = template(pattern)
+    point = form.signs.index(".") if "." in form.signs else len(form.signs)
+    before, after = (sum(s in "90" for s in part) for part in (form.signs[:point], form.signs[point:]))
+    whole, _, fraction = "".join(c for c in text if c in "0123456789.").partition(".")
+    if not whole and not fraction:
+        raise RowFailure(ERROR_CAST)
+    number = Decimal(f"{whole[:before] or '0'}.{fraction[:after] or '0'}")
+    number = number if after else Decimal(int(number))
+    return -number if "-" in text or (form.angles and "<" in text) else number
 
 
 def _number(number: Any, form: Template) -> str:

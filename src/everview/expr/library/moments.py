@@ -80,6 +80,7 @@ def _to_char(value: Any, template: str) -> str:
 
 
 def _last_day(day: dt.date) -> dt.date:
+    day = day.date() if isinstance(day, dt.datetime) else day
     return dt.date(day.year, day.month, calendar.monthrange(day.year, day.month)[1])
 
 
@@ -184,7 +185,8 @@ _add("epoch_to_timestamp", "float -> timestamp", _from_seconds, "seconds since 1
 _add("to_char", "timestamp text -> text|number text -> text", _to_char, "a date or number by a template")
 _add("parse_timestamp", "text text -> timestamp", formats.parsed, "a text read by a template")
 _add("to_date", "text text -> date", lambda text, how: formats.parsed(text, how).date(), "a text read by a template")
-_add("last_day", "date -> date", _last_day, "the last day of the month")
+_add("to_number", "text text -> numeric", figures.read, "a number from its text, by a template")
+_add("last_day", "date -> date|timestamp -> date", _last_day, "the last day of the month")
 _add("dayname", "date -> text", lambda d: calendar.day_name[d.weekday()], "the day's English name")
 _add("monthname", "date -> text", lambda d: calendar.month_name[d.month], "the month's English name")
 _add("extract_more", "text timestamp -> int", extracted, "a part of a date by its name")

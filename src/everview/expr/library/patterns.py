@@ -1,10 +1,4 @@
-"""Regular expressions: RE2's, by Arrow, so that no pattern takes more than linear time.
-
-RE2 can replace, count and find through Arrow, but does not say where every match is. So texts are marked: each match is
-replaced by itself between two letters that no text has (private ones), its groups behind it. What PostgreSQL's
-functions need is read off the marked text.
-
-Hazard: a group that takes no part in a match gives an empty text here, where PostgreSQL gives NULL.
+"""Functions of regular expressions, with PostgreSQL's meanings; `everview.expr.library.matching` finds the matches.
 
 Flags: `g` all matches, `i` letters of either case, `n` or `m` ^ and $ at lines, `s` a point matches a new line (which
 it does without, too, as in PostgreSQL), `c` cases count.
@@ -14,26 +8,26 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everview.expr.library.matching import Match, matches
 from everview.expr.library.routines import Shelf
 from everview.expr.texts import RowFailure
 from everview.kernels.expressions.scalars import ERROR_DOMAIN
 
 SHELF = Shelf()
 
-_OPEN, _CLOSE, _GROUP = "\uf8f0", "\uf8f1", "\uf8f2"
 
+@lru_cache(256)
+def in_re2(pattern: str) -> str:
+    r"""A pattern with PostgreSQL's names of word boundaries as RE2 writes them.
 
-class Match(NamedTuple):
-    """One match: where it is (letters before it), and its texts: the whole, then its groups."""
-
-    start: int
-    end: int
-    texts: tuple[str, ...]
+    >>> print(in_re2(r"\yab\Y\\y"))
+    \bab\B\\y
+    """
+    return re.sub(r"\\(.)", lambda found: {"y": r"\b", "Y": r"\B"}.get(found[1], found[0]), pattern, flags=re.DOTALL)
 
 
 @lru_cache(256)
@@ -47,51 +41,14 @@ def with_flags(pattern: str, flags: str) -> str:
         raise RowFailure(ERROR_DOMAIN)
     lines = "n" in flags or "m" in flags
     letters = ("i" if "i" in flags else "") + ("m" if lines else "s")
-    return f"(?{letters}){pattern}"
-
-
-@lru_cache(256)
-def groups_of(pattern: str) -> int:
-    """How many groups a pattern has that keep what they match.
-
-    >>> groups_of(r"(a)(?:b)[(](\\()(?P<x>c)"), groups_of(r"([+-]?\\d+)(\\.?)")
-    (3, 2)
-    """
-    # a letter in their places: "([+-]?" without its brackets would be the beginning of "(?:"
-    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]])*\]", "x", pattern, flags=re.DOTALL)
-    return len(re.findall(r"\((?!\?)|\(\?P<", plain))
-
-
-def _replaced(text: str, pattern: str, by: str, most: int | None = None) -> str:
-    try:
-        found = pc.replace_substring_regex(pa.array([text]), pattern=pattern, replacement=by, max_replacements=most)
-    except pa.ArrowInvalid:
-        raise RowFailure(ERROR_DOMAIN) from None
-    return str(found[0].as_py())
-
-
-def matches(text: str, pattern: str) -> list[Match]:
-    """All matches of a pattern (flags are in it already), from the left."""
-    count = groups_of(pattern)
-    marks = "".join(f"{_GROUP}\\{i}" for i in range(1, min(count, 9) + 1))
-    marked = _replaced(text, pattern, f"{_OPEN}\\0{marks}{_CLOSE}")
-    found, at = [], 0
-    before, *parts = marked.split(_OPEN)
-    at = len(before)
-    for part in parts:
-        inside, _, after = part.partition(_CLOSE)
-        texts = tuple(inside.split(_GROUP))
-        found.append(Match(at, at + len(texts[0]), texts))
-        at += len(texts[0]) + len(after)
-    return found
+    return f"(?{letters}){in_re2(pattern)}"
 
 
 def _from(text: str, pattern: str, start: int, flags: str) -> list[Match]:
     """Matches from the letter `start` on (from 1)."""
     if start < 1:
         raise RowFailure(ERROR_DOMAIN)
-    found = matches(text[start - 1 :], with_flags(pattern, flags))
-    return [Match(m.start + start - 1, m.end + start - 1, m.texts) for m in found]
+    return matches(text[start - 1 :], with_flags(pattern, flags)) if start <= len(text) + 1 else []
 
 
 def _expanded(match: Match, by: str) -> str:
@@ -100,9 +57,9 @@ def _expanded(match: Match, by: str) -> str:
     def part(found: re.Match[str]) -> str:
         sign = found[1]
         if sign == "&" or sign == "0":
-            return match.texts[0]
+            return match.group(0) or ""
         if sign.isdecimal():
-            return match.texts[int(sign)] if int(sign) < len(match.texts) else ""
+            return (match.group(int(sign)) or "") if int(sign) < len(match.spans) else ""
         return "\\" if sign == "\\" else f"\\{sign}"
 
     return re.sub(r"\\(.)", part, by, flags=re.DOTALL)
@@ -118,12 +75,13 @@ def _regexp_replace(
         start, chosen = start_or_flags, (0 if "g" in flags else 1) if n is None else n
     if chosen < 0:
         raise RowFailure(ERROR_DOMAIN)
-    result, last = [], 0
+    result, last = [text[: max(start - 1, 0)]], 0
+    rest = text[max(start - 1, 0) :]
     for number, match in enumerate(_from(text, pattern, start, flags), 1):
         if chosen in (0, number):
-            result += [text[last : match.start], _expanded(match, by)]
+            result += [rest[last : match.start], _expanded(match, by)]
             last = match.end
-    return "".join(result) + text[last:]
+    return "".join(result) + rest[last:]
 
 
 def _regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> int:
@@ -134,12 +92,17 @@ def _nth(text: str, pattern: str, start: int, n: int, flags: str, group: int) ->
     if n < 1 or group < 0:
         raise RowFailure(ERROR_DOMAIN)
     found = _from(text, pattern, start, flags)
-    return found[n - 1] if n <= len(found) and group < len(found[n - 1].texts) else None
+    if n > len(found):
+        return None
+    match = found[n - 1]
+    if len(match.spans) == 1 and group == 1:  # a pattern without groups is its own first one, as in PostgreSQL
+        return Match(match.text, match.spans * 2)
+    return match if group < len(match.spans) else None
 
 
 def _regexp_substr(text: str, pattern: str, start: int = 1, n: int = 1, flags: str = "", group: int = 0) -> str | None:
     found = _nth(text, pattern, start, n, flags, group)
-    return None if found is None else found.texts[group]
+    return None if found is None else found.group(group)
 
 
 def _regexp_instr(
@@ -148,12 +111,8 @@ def _regexp_instr(
     found = _nth(text, pattern, start, n, flags, group)
     if end not in (0, 1):
         raise RowFailure(ERROR_DOMAIN)
-    if found is None:
-        return 0
-    if group:
-        at = text.find(found.texts[group], found.start)
-        return at + 1 + (len(found.texts[group]) if end else 0)
-    return (found.end if end else found.start) + 1
+    span = None if found is None else found.spans[group]
+    return 0 if span is None else start + span[end]
 
 
 def _regexp_like(text: str, pattern: str, flags: str = "") -> bool:
@@ -166,7 +125,7 @@ def _regexp_like(text: str, pattern: str, flags: str = "") -> bool:
 def _substring(text: str, pattern: str) -> str | None:
     """substring(s from pattern): the first group, or the whole match if there is none."""
     found = _from(text, pattern, 1, "")
-    return found[0].texts[min(1, len(found[0].texts) - 1)] if found else None
+    return found[0].group(min(1, len(found[0].spans) - 1)) if found else None
 
 
 def split(text: str, pattern: str, flags: str = "") -> list[str]:
@@ -184,19 +143,19 @@ def split(text: str, pattern: str, flags: str = "") -> list[str]:
     return [*parts, text[last:]]
 
 
-def captured(match: Match) -> list[str]:
+def captured(match: Match) -> list[str | None]:
     """The groups of a match, or the whole if it has none."""
-    return list(match.texts[1:] or match.texts)
+    return [match.group(i) for i in range(min(1, len(match.spans) - 1), len(match.spans))]
 
 
-def _regexp_match(text: str, pattern: str, flags: str = "") -> list[str] | None:
+def _regexp_match(text: str, pattern: str, flags: str = "") -> list[str | None] | None:
     if "g" in flags:
         raise RowFailure(ERROR_DOMAIN)
     found = _from(text, pattern, 1, flags)
     return captured(found[0]) if found else None
 
 
-def all_captured(text: str, pattern: str, flags: str = "") -> list[list[str]]:
+def all_captured(text: str, pattern: str, flags: str = "") -> list[list[str | None]]:
     """The groups of the first match, with flag g of all."""
     found = _from(text, pattern, 1, flags)
     return [captured(m) for m in (found if "g" in flags else found[:1])]

@@ -2,9 +2,9 @@
 
 A signature is written `text int [text] -> text`: kinds of arguments, those that may be left out in brackets, and the
 kind of the result. `...` repeats the last argument any number of times, `|` parts alternatives, of which the first one
-that fits counts. Kinds are `text int float bool bytes date timestamp interval time`, `texts` (an array), `number` (int,
-float or decimal), `any`, and `printed` (any, as text unless its values print themselves); a result can also be `same`,
-the type of the first argument, or `decimal` of its scale.
+that fits counts. Kinds are `text int float bool bytes date timestamp interval time`, `texts` (an array), `numeric` (of
+any scale), `number` (int, float or decimal), `any`, and `printed` (any, as text unless its values print themselves); a
+result can also be `same`, the type of the first argument, or `decimal` of its scale.
 Conversions are those of `everview.expr.functions`: int to float, decimal to float, date to timestamp.
 
 The Python function gets and gives plain values. It raises `RowFailure` where it has no value, and never sees NULL
@@ -20,7 +20,22 @@ from typing import Any
 from everview.expr import common_types
 from everview.expr.common_types import NoMatch, Rule, Types, common_type
 from everview.expr.functions import Function
-from everview.types import BOOL, BYTES, DATE, FLOAT, INT, INTERVAL, STR, TIME, TIMESTAMP, DataType, array, decimal
+from everview.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT,
+    FREE,
+    INT,
+    INTERVAL,
+    STR,
+    TIME,
+    TIMESTAMP,
+    DataType,
+    array,
+    decimal,
+    numeric,
+)
 
 KINDS: dict[str, DataType] = {
     "text": STR,
@@ -33,6 +48,7 @@ KINDS: dict[str, DataType] = {
     "interval": INTERVAL,
     "time": TIME,
     "texts": array(STR),
+    "numeric": numeric(FREE),
 }
 
 

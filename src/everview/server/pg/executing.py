@@ -21,8 +21,8 @@ from everview.server.pg.oids import named, oid_of, type_of
 from everview.server.pg.quick import Quick
 from everview.server.pg.states import PgError
 from everview.sql.answers.given import Given
-from everview.sql.inspection.describing import sql_name
 from everview.sql.rights import roles
+from everview.sql.scalar.typenames import sql_name
 from everview.types import STR, DataType
 
 _OWN_SETTINGS = ("PLAN", "DIALECT", "SHARING")

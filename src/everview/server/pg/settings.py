@@ -12,9 +12,7 @@ from collections.abc import Iterator
 
 from everview.errors import did_you_mean
 from everview.server.pg.states import PgError
-
-VERSION = "15.0"
-"""The version of PostgreSQL whose catalogue and protocol clients may expect."""
+from everview.sql.text.dialects import POSTGRES
 
 REPORTED = (
     "application_name", "client_encoding", "DateStyle", "default_transaction_read_only", "in_hot_standby",
@@ -108,7 +106,7 @@ class Settings:
     def __init__(self, given: dict[str, str] | None = None) -> None:
         self._fixed = dict(_FIXED)
         self._values = dict(_DEFAULTS)
-        self._values["server_version"] = VERSION
+        self._values["server_version"] = POSTGRES
         self._before: dict[str, str] | None = None
         self._local: dict[str, str] = {}
         self._told: dict[str, str] = {}

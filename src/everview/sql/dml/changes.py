@@ -187,6 +187,8 @@ def _reset(
 
 def settings_of(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Expr]]:
     """The columns of one assignment and their values: one, or a row of them."""
+    if isinstance(setting, exp.EQ) and isinstance(setting.this, exp.Paren):  # (a) = (SELECT ...)
+        setting = exp.EQ(this=setting.this.this, expression=setting.expression)
     if not isinstance(setting, exp.EQ) or not isinstance(setting.this, (exp.Column, exp.Tuple)):
         raise source.error(setting, "E_SYNTAX", "SET needs a column and its new value", "UPDATE t SET column = value")
     if setting.expression.is_star:
@@ -196,9 +198,11 @@ def settings_of(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.E
     inside = setting.expression.this if isinstance(setting.expression, exp.Subquery) else None
     if isinstance(inside, exp.Select) and len(inside.expressions) == len(setting.this.expressions) > 1:
         return list(zip(setting.this.expressions, _one_by_one(inside), strict=True))
-    if not isinstance(setting.expression, exp.Tuple):
+    row = setting.expression
+    is_row = isinstance(row, exp.Anonymous) and row.name.lower() == "row"
+    if not is_row and not isinstance(row, exp.Tuple):
         raise source.refuse(setting, "a row of columns is given a row of values", "SET (a, b) = (1, 2)")
-    columns, values = setting.this.expressions, setting.expression.expressions
+    columns, values = setting.this.expressions, row.expressions
     if len(columns) != len(values):
         raise source.error(setting, "E_WIDTH", f"{len(values)} values for {len(columns)} columns")
     return list(zip(columns, values, strict=True))

@@ -15,45 +15,13 @@ from everview.session.clock.watermarks import Watermark
 from everview.session.table import Table
 from everview.sql.answers.result import Result
 from everview.sql.ddl import schemas
+from everview.sql.scalar.typenames import sql_name
 from everview.sql.text import reading
 from everview.sql.text.places import Source
-from everview.types import FREE, INT, MOST_DIGITS, NULL, STR, TIMESTAMP, DataType
+from everview.types import INT, NULL, STR, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
-
-_NAMES = {"int": "int", "float": "double", "str": "text", "bytes": "bytea", "bool": "boolean", "json": "jsonb"}
-
-
-_INTS = {8: "tinyint", 16: "smallint", 32: "int4", -8: "utinyint", -16: "usmallint", -32: "uinteger"}
-
-
-def sql_name(declared: DataType) -> str:
-    """A type as CREATE TABLE writes it.
-
-    >>> from everview.types import FLOAT, decimal
-    >>> sql_name(FLOAT), sql_name(decimal(2))
-    ('double', 'decimal(18, 2)')
-    """
-    match declared.kind:
-        case "decimal":
-            return f"decimal({declared.width or 18}, {declared.scale})"
-        case "numeric" if declared.scale < FREE:
-            return f"numeric({declared.width or MOST_DIGITS}, {declared.scale})"
-        case "array":
-            return f"{sql_name(declared.items[0])}[]"
-        case "map":
-            return f"map({', '.join(map(sql_name, declared.items))})"
-        case "struct":
-            fields = zip(declared.names, declared.items, strict=True)
-            return f"struct<{', '.join(f'{n} {sql_name(t)}' for n, t in fields)}>"
-        case "char":
-            return f"char({declared.width})" if declared.width else "bpchar"
-        case "enum":
-            return f"enum({', '.join(map(repr, declared.names))})"
-        case "int" if declared.width:
-            return _INTS[declared.width]
-    return _NAMES.get(declared.kind, declared.kind)
 
 
 def describe(sql: Statements, node: exp.Describe, source: Source) -> Do:

@@ -22,6 +22,8 @@ def on_add(scalars: Scalars, node: exp.Add) -> Expr:
         left, right = right, left
     if isinstance(right, exp.Interval):
         a = scalars.bind(left)
+        if isinstance(a, Literal) and constants.is_quoted(a) and constants.is_interval(a.value):
+            a = constants.text_as(a.value, INTERVAL, left, scalars.source)
         if a.type.kind == "str":  # a quoted moment
             return _moved(scalars, a, right, 1)
         day = None if moment_forms.TRANSLATED in node.meta else moment_forms.whole_days(scalars, a, right, 1)

@@ -3,9 +3,6 @@
 Each is a text of SQL over its arguments `$1`, `$2`, ... It is bound anew at each call, over the types that the
 arguments have there, so one text does for ints, decimals and doubles. A name has several texts if it takes several
 numbers of arguments. None reads tables, and none is volatile.
-
-What sqlglot has a node for is found by the name that was written (`Source.written`), because its own translation to
-PostgreSQL is missing or means something else.
 """
 
 from __future__ import annotations
@@ -38,9 +35,17 @@ BORROWED: dict[str, tuple[str, ...]] = {
     "negative": ("- $1",),
     "cot": ("1 / tan($1)",),
     "e": ("exp(1.0::double precision)",),
+    "trim_scale": ("$1::numeric",),
+    "try_add": ("$1 + $2",),
+    "try_subtract": ("$1 - $2",),
+    "try_multiply": ("$1 * $2",),
+    "try_mod": ("$1 % nullif($2, 0)",),
+    "try_divide": ("$1::double precision / nullif($2, 0)",),
+    "try_to_number": ("to_number($1, $2)",),
     # choosing
     "nvl2": ("CASE WHEN $1 IS NOT NULL THEN $2 ELSE $3 END",),
     "equal_null": ("$1 IS NOT DISTINCT FROM $2",),
+    "iff": ("CASE WHEN $1 THEN $2 ELSE $3 END",),
     "nullifzero": ("nullif($1, 0)",),
     "zeroifnull": ("coalesce($1, 0)",),
     # texts
@@ -84,7 +89,20 @@ BORROWED: dict[str, tuple[str, ...]] = {
     "array_union": ("CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL THEN array_distinct($1 || $2) END",),
     "array_join": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
     "list_to_string": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
+    "array_to_json": ("to_json($1)", "to_json($1)"),
+    "array_max": ("(array_sort(array_remove($1, NULL)))[cardinality(array_remove($1, NULL))]",),
+    "array_min": ("(array_sort(array_remove($1, NULL)))[1]",),
+    "map_from_arrays": ("map($1, $2)",),
+    "get_json_object": ("jsonb_path_query_first($1::jsonb, $2) #>> '{}'",),
     # moments
+    "overlaps": (
+        "CASE WHEN least($1, $2) > least($3, $4) THEN CASE WHEN $3 IS NULL OR $4 IS NULL THEN NULL"
+        " WHEN least($1, $2) < greatest($3, $4) THEN true WHEN $1 IS NULL OR $2 IS NULL THEN NULL ELSE false END"
+        " WHEN least($1, $2) < least($3, $4) THEN CASE WHEN $1 IS NULL OR $2 IS NULL THEN NULL"
+        " WHEN least($3, $4) < greatest($1, $2) THEN true WHEN $3 IS NULL OR $4 IS NULL THEN NULL ELSE false END"
+        " WHEN least($1, $2) = least($3, $4) AND $1 IS NOT NULL AND $2 IS NOT NULL AND $3 IS NOT NULL"
+        " AND $4 IS NOT NULL THEN true END",
+    ),
     "timestamp_seconds": ("to_timestamp($1)::timestamp",),
     "timestamp_millis": ("timestamp '1970-01-01' + $1 * interval '1 millisecond'",),
     "timestamp_micros": ("timestamp '1970-01-01' + $1 * interval '1 microsecond'",),
@@ -100,6 +118,10 @@ BORROWED: dict[str, tuple[str, ...]] = {
     "make_ym_interval": ("make_interval($1)", "make_interval($1, $2)"),
 }
 """SQL's text of a function by its name, one for each number of arguments."""
+
+
+ATTEMPTED = frozenset({"try_add", "try_subtract", "try_multiply", "try_mod", "try_divide", "try_to_number"})
+"""Functions that give NULL where they fail; errors in their arguments stay errors."""
 
 
 def _arguments(text: str) -> int:
@@ -137,7 +159,7 @@ def bound(name: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> E
     scope = Scope(Relation(plan.Table(-1, tuple(a.type for a in args) or (INT,)), fields or (Field("a1", ""),)), source)
     compiler.source = source
     try:
-        return compiler.scalars(scope, {}).bind(tree).remap(dict(enumerate(args)))
+        found = compiler.scalars(scope, {}).bind(tree).remap(dict(enumerate(args)))
     except PlanError as error:
         if error.code not in ("E_TYPE", "E_ARITY"):
             raise outside.error(
@@ -146,15 +168,6 @@ def bound(name: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> E
         raise outside.error(at, error.code, f"{name} is not of {', '.join(repr(a.type) for a in args)}") from None
     finally:
         compiler.source = outside
-
-
-def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
-    """The same for a call that sqlglot has a node for, by the name that was written."""
-    name = scalars.source.written(node).lower() if isinstance(node, exp.Func) else ""
-    if name not in BORROWED:
-        return None
-    parts = [dict.get(node.args, part) for part in node.arg_types]
-    given = [e for p in parts for e in (p if isinstance(p, list) else [p]) if isinstance(e, exp.Expr)]
-    for part in node.arg_types:
-        node.args.get(part)  # all of them are read
-    return bound(name, given, node, scalars)
+    if name not in ATTEMPTED:
+        return found
+    return scalars.call("attempt", found, scalars.call("eq", *(scalars.call("is_null", a) for a in args[:2])))

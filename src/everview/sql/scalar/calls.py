@@ -16,7 +16,8 @@ from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.common_types import NUMBERS, NoMatch
 from everview.expr.functions import check_pattern
-from everview.expr.library import LIBRARY, figures, formats
+from everview.expr.library import LIBRARY, elsewhere, figures, formats
+from everview.expr.library.patterns import in_re2
 from everview.expr.library.routines import KINDS, Routine
 from everview.expr.library.spans import INTERVAL_PARTS
 from everview.expr.nodes import Expr, Literal
@@ -40,6 +41,21 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
     if name in SCALARS:
         return routine(name, node.expressions, node, scalars)
     return borrowed.bound(name, node.expressions, node, scalars)
+
+
+def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
+    """The same for a call that sqlglot has a node for, by the name that was written: its own translation to
+    PostgreSQL is missing or means something else.
+    """
+    name = scalars.source.written(node).lower() if isinstance(node, exp.Func) else ""
+    is_borrowed = name in borrowed.BORROWED
+    if not is_borrowed and name not in elsewhere.SHELF.routines:
+        return None
+    parts = [dict.get(node.args, part) for part in node.arg_types]
+    given = [e for p in parts for e in (p if isinstance(p, list) else [p]) if isinstance(e, exp.Expr)]
+    for part in node.arg_types:
+        node.args.get(part)  # all of them are read
+    return (borrowed.bound if is_borrowed else routine)(name, given, node, scalars)
 
 
 def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
@@ -76,7 +92,7 @@ def _check_constants(op: str, args: list[Expr]) -> None:
     if not isinstance(constant, str):
         return
     if op.startswith("regexp_"):
-        check_pattern(constant)
+        check_pattern(in_re2(constant))
     if op in ("to_char", "to_date", "parse_timestamp"):
         try:
             figures.template(constant) if args[0].type.kind in NUMBERS | {"numeric"} else formats.parts(constant)

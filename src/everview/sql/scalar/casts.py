@@ -13,7 +13,7 @@ from everview.sql.answers.parameters import Learned
 from everview.sql.scalar import calls, constants, names, zones
 from everview.sql.scalar.forms import Forms
 from everview.sql.text.places import SqlError
-from everview.types import FLOAT, INT, STR, DataType
+from everview.types import DATE, FLOAT, INT, STR, DataType
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -65,6 +65,8 @@ def on_trycast(scalars: Scalars, node: exp.TryCast) -> Expr:
     is_text = value.type.kind == "str" and target.kind == "int"
     if is_cast and is_text and scalars.source.dialect in ("spark", "spark2", "hive"):
         return _whole_part(scalars, value, target)
+    if value.type.kind == "str" and target.kind == "date" and scalars.source.dialect in SPARKS:
+        return day_of_text(scalars, value)
     try:
         made = on_cast(scalars, node)
     except SqlError:
@@ -72,6 +74,28 @@ def on_trycast(scalars: Scalars, node: exp.TryCast) -> Expr:
             raise
         return Literal(names.data_type(node.to, scalars.source).optional(), None)
     return made if isinstance(made, Literal) else scalars.call("attempt", made, value)
+
+
+SPARKS = ("spark", "spark2", "databricks", "hive")
+
+SPARK_DAYS = (
+    (r"^\s*(\d{4}-\d{1,2}-\d{1,2})(?:[ T].*)?$", r"\1"),
+    (r"^\s*(\d{4}-\d{1,2})\s*$", r"\1-1"),
+    (r"^\s*(\d{4})\s*$", r"\1-1-1"),
+    (r"-(\d)(-|$)", r"-0\1\2"),
+    (r"-(\d)$", r"-0\1"),
+)
+"""What Spark reads as a day: 2017, 2017-1, and a timestamp, of which the time is dropped."""
+
+
+def day_of_text(scalars: Scalars, text: Expr) -> Expr:
+    """A text cast to a date as Spark does; NULL if it is none."""
+    if text.type.kind != "str":
+        return cast_to(scalars, text, DATE)
+    cut = text
+    for pattern, by in SPARK_DAYS:
+        cut = calls.called("regexp_replace", [cut, Literal(STR, pattern), Literal(STR, by)], exp.Null(), scalars)
+    return scalars.call("attempt", functions.cast(cut, DATE.optional()), text)
 
 
 def _whole_part(scalars: Scalars, text: Expr, target: DataType) -> Expr:

@@ -118,12 +118,23 @@ def on_in(scalars: Scalars, node: exp.In) -> Expr:
 
 
 def on_is(scalars: Scalars, node: exp.Is) -> Expr:
-    value, what = scalars.bind(node.this), node.expression
+    what = node.expression
+    if isinstance(what, exp.Null) and _is_row(scalars, node.this):
+        return _row_is_null(scalars, node)
+    value = scalars.bind(node.this)
     if isinstance(what, exp.Null):
         return scalars.call("is_null", value)
     if isinstance(what, exp.Boolean):
         return scalars.call("coalesce", scalars.call("eq", value, Literal(BOOL, bool(what.this))), Literal(BOOL, False))
     raise scalars.source.refuse(node, "IS is followed by NULL, TRUE, FALSE or [NOT] DISTINCT FROM")
+
+
+def _row_is_null(scalars: Scalars, node: exp.Is) -> Expr:
+    """(a, b) IS NULL: all of them are; (a, b) IS NOT NULL: none of them is. Between them both are false."""
+    nulls = [scalars.call("is_null", scalars.bind(e)) for e in node.this.expressions]
+    if node.args.get("negate"):
+        return functions.conjunction(nulls, "or")  # which is denied
+    return functions.conjunction(nulls)
 
 
 def _as_date(expr: Expr, beside: Expr) -> Expr:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from everview.codes import intervals
 from everview.codes.codec import Codec
+from everview.codes.digits import float_of
 from everview.codes.frozen import FrozenList
 from everview.codes.interner import Interner
 from everview.codes.scalars import DIGITS
@@ -52,10 +53,12 @@ def number(node: exp.Literal) -> Expr:
     text = node.name
     try:
         if "e" in text.lower():
-            return literal(float(text))
+            return literal(float_of(text))
         if _is_wide(text):
             return _wide(text)
         return literal(Decimal(text) if "." in text else int(text))
+    except OverflowError:
+        raise PlanError("E_RANGE", f"{text} does not fit float", "from 1e-307 to 1.7e308") from None
     except (ValueError, InvalidOperation):
         raise PlanError("E_SYNTAX", f"{text} is not a number", "write 42, 1.5 or 1e3") from None
 
@@ -172,7 +175,7 @@ def _parsed(value: str, target: DataType) -> Any:
         case "int":
             return int(value)
         case "float":
-            return float(value)
+            return float_of(value)
         case "decimal":
             return checked(rounded(_finite(value), target.scale), target)
         case "date":
@@ -218,6 +221,19 @@ def interval(node: exp.Interval, source: Source) -> tuple[int, int]:
     """
     found = span(node, source)
     return found.months, found.days * DAY + found.microseconds
+
+
+def is_interval(text: str) -> bool:
+    """Whether a quoted constant is an interval, not a moment.
+
+    >>> is_interval("2 hours"), is_interval("2024-01-31")
+    (True, False)
+    """
+    try:
+        intervals.parse(text, "second")
+    except ValueError:
+        return False
+    return re.match(r"\s*\d+-\d+-\d+", text) is None
 
 
 def span(node: exp.Interval, source: Source) -> intervals.Interval:

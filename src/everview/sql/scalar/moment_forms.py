@@ -12,7 +12,7 @@ from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.library.moments import COUNTED, EXTRACTED, TRUNCATED
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import calls, casts, constants, division, spans, zones
+from everview.sql.scalar import borrowed, calls, casts, constants, division, spans, zones
 from everview.sql.scalar.forms import Forms
 from everview.sql.text import parts
 from everview.types import DATE, FLOAT, INT, STR, TIMESTAMP
@@ -29,6 +29,7 @@ _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "da
 
 def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     unit, value = node.name.lower(), scalars.bind(node.expression)
+    unit = {"microsecond": "microseconds", "millisecond": "milliseconds"}.get(unit, unit)
     found = spans.extracted(scalars, unit, value, node)
     if found is not None:
         return found
@@ -192,6 +193,10 @@ def on_template(scalars: Scalars, node: exp.Expr) -> Expr:
     know as they are, which would read and write something else.
     """
     template = node.args.get("format")
+    if template is None and isinstance(node, exp.TsOrDsToDate) and scalars.source.dialect in casts.SPARKS:
+        node.args.get("safe")  # always said
+        value = scalars.bind(node.this)
+        return casts.day_of_text(scalars, value)
     if template is None or scalars.source.dialect not in JAVA:
         return scalars.bind(scalars.in_our_words(node))
     if not isinstance(template, exp.Literal):
@@ -227,11 +232,27 @@ def on_converttimezone(scalars: Scalars, node: exp.ConvertTimezone) -> Expr:
     return scalars.bind(exp.AtTimeZone(this=exp.AtTimeZone(this=moment, zone=source), zone=node.args["target_tz"]))
 
 
+def on_overlaps(scalars: Scalars, node: exp.Overlaps) -> Expr:
+    """(start, end) OVERLAPS (start, end): two times of one length; an end may be an interval"""
+    ends: list[exp.Expr] = []
+    for side in (node.this, node.expression):
+        if not isinstance(side, exp.Tuple) or len(side.expressions) != 2:
+            raise scalars.source.refuse(node, "OVERLAPS has two moments at each side", "(a, b) OVERLAPS (c, d)")
+        start, end = side.expressions
+        if scalars.bind(end).type.kind == "interval":
+            end = exp.Add(this=start.copy(), expression=end)
+        ends += [start, end]
+    found = borrowed.bound("overlaps", ends, node, scalars)
+    assert found is not None
+    return found
+
+
 FORMS: Forms = {
     **dict.fromkeys((exp.TimeToStr, exp.StrToTime, exp.TsOrDsToDate, exp.StrToDate), on_template),
     exp.DateFromUnixDate: on_datefromunixdate,
     exp.ConvertTimezone: on_converttimezone,
     exp.Extract: on_extract,
+    exp.Overlaps: on_overlaps,
     exp.Second: on_second,
     exp.TimestampTrunc: on_timestamptrunc,
     exp.DateTrunc: on_datetrunc,

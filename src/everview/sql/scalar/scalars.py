@@ -19,7 +19,7 @@ from everview.sql.answers.parameters import Learned
 from everview.sql.scalar import (
     arithmetic,
     array_forms,
-    borrowed,
+    calls,
     casts,
     comparisons,
     constants,
@@ -128,7 +128,7 @@ class Scalars:
             return comparisons.comparison(self, node, comparisons.COMPARISONS[kind])
         handler = FORMS.get(kind)
         if handler is None:
-            made = borrowed.of_node(node, self)
+            made = calls.of_node(node, self)
             return made if made is not None else self.bind(self.in_our_words(node))
         self.source.only(node, *PARTS.get(kind, OPERANDS))
         try:

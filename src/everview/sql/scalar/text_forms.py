@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.expr.library.patterns import similar
+from everview.expr.library.patterns import in_re2, similar
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql.scalar import array_forms, calls, casts
 from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.typenames import sql_name
+from everview.sql.text.dialects import POSTGRES
 from everview.types import BOOL, BYTES, INT, STR
 
 if TYPE_CHECKING:
@@ -167,11 +169,18 @@ def on_overlay(scalars: Scalars, node: exp.Overlay) -> Expr:
     return calls.routine("overlay", parts, node, scalars)
 
 
+def _plain_pattern(scalars: Scalars, value: Expr, pattern: str) -> Literal:
+    """A constant pattern as RE2 wants it: a point is any letter, a new line too."""
+    written = in_re2(pattern)
+    scalars.call("regexp_matches", value, Literal(STR, written))  # its errors are about the pattern as written
+    return Literal(STR, f"(?s){written}" if "." in written else written)
+
+
 def on_regexplike(scalars: Scalars, node: exp.RegexpLike) -> Expr:
     """s ~ pattern; a constant pattern is looked at now, and for all rows at once."""
     value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
-    if isinstance(pattern, Literal) and pattern.value is not None:
-        return scalars.call("regexp_matches", value, pattern)
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        return scalars.call("regexp_matches", value, _plain_pattern(scalars, value, pattern.value))
     return calls.called("regexp_like", [value, pattern], node, scalars)
 
 
@@ -179,8 +188,8 @@ def on_regexpilike(scalars: Scalars, node: exp.RegexpILike) -> Expr:
     """s ~* pattern: letters of either case"""
     value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
     if isinstance(pattern, Literal) and isinstance(pattern.value, str):
-        scalars.call("regexp_matches", value, pattern)  # its errors are about the pattern as written
-        return scalars.call("regexp_matches", value, Literal(STR, f"(?i){pattern.value}"))
+        plain = _plain_pattern(scalars, value, pattern.value)
+        return scalars.call("regexp_matches", value, Literal(STR, f"(?i){plain.value}"))
     return calls.called("regexp_like", [value, pattern, Literal(STR, "i")], node, scalars)
 
 
@@ -226,7 +235,21 @@ def on_hexstring(scalars: Scalars, node: exp.HexString) -> Expr:
     return Literal(BYTES, bytes.fromhex(digits))
 
 
+def on_currentversion(scalars: Scalars, node: exp.CurrentVersion) -> Expr:
+    """version(): the PostgreSQL that we speak like, and who we are"""
+    from everview import __version__  # the package imports us
+
+    return Literal(STR, f"PostgreSQL {POSTGRES} (Everview {__version__})")
+
+
+def on_typeof(scalars: Scalars, node: exp.Typeof) -> Expr:
+    """typeof(x) of Spark and DuckDB: what DESCRIBE calls its type"""
+    return Literal(STR, sql_name(scalars.bind(node.this).type))
+
+
 FORMS: Forms = {
+    exp.CurrentVersion: on_currentversion,
+    exp.Typeof: on_typeof,
     exp.HexString: on_hexstring,
     exp.Like: on_like,
     exp.ILike: on_ilike,

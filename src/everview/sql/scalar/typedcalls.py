@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import json_forms, row_forms, zones
-from everview.types import INT, JSON, STR, array
+from everview.sql.scalar import array_forms, json_forms, row_forms, typenames, zones
+from everview.types import INT, JSON, STR, DataType, array
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -152,6 +152,18 @@ def _timezone(node: exp.Anonymous, scalars: Scalars) -> Expr:
     return zones.on_attimezone(scalars, exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]))
 
 
+def _array_of(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """make_array(1, 2), as DataFusion writes ARRAY[1, 2]"""
+    return array_forms.on_array(scalars, exp.Array(expressions=node.expressions))
+
+
+def _type_name(of: Callable[[DataType], str]) -> Binder:
+    def bind(node: exp.Anonymous, scalars: Scalars) -> Expr:
+        return Literal(STR, of(_bound(node, scalars, 1, 1)[0].type))
+
+    return bind
+
+
 CALLS: dict[str, Binder] = {
     **{name: _array(*how) for name, how in ARRAYS.items()},
     **{f"{head}_{name}": _document(*how) for name, how in DOCUMENTS.items() for head in ("json", "jsonb")},
@@ -169,6 +181,9 @@ CALLS: dict[str, Binder] = {
     "array_lower": _lower_or_upper(False),
     "array_upper": _lower_or_upper(True),
     "row": _row,
+    "make_array": _array_of,
+    "pg_typeof": _type_name(typenames.in_postgres),
+    "arrow_typeof": _type_name(typenames.in_arrow),
     "timezone": _timezone,
 }
 """Functions by name."""

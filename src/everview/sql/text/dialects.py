@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 import sqlglot
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, SqlglotError
@@ -52,11 +52,20 @@ def _arrow(self: Any, names: list[exp.Expr]) -> exp.Expr:
     return found
 
 
+def _text(self: Any, token: Token) -> exp.Expr:
+    """E'a\\n', N'a': what stands between the quotes, read by the tokenizer, is a text like any other."""
+    found: exp.Expr = self.expression(exp.Literal(this=token.text, is_string=True), token)
+    return found
+
+
 def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return lambda args: exp.AnonymousAggFunc(this=name, expressions=args)
 
 
 DEFAULT = "postgres"
+
+POSTGRES = "15.0"
+"""The version of PostgreSQL whose words, catalogue and protocol people may expect."""
 
 
 _DOLLAR = "\x01"
@@ -107,7 +116,30 @@ class Everview(Postgres):
             TokenType.DARROW: _json_operator(exp.JSONExtractScalar),
         }
 
+        PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **Postgres.Parser.PRIMARY_PARSERS,
+            TokenType.BYTE_STRING: _text,
+            TokenType.NATIONAL_STRING: _text,
+            TokenType.UNICODE_STRING: lambda self, token: self.unicode_text(token),
+        }
+
         LAMBDAS: ClassVar = {**Postgres.Parser.LAMBDAS, TokenType.ARROW: _arrow}
+
+        def unicode_text(self, token: Token) -> exp.Expr:
+            """U&'\\00e9', U&'!00e9' UESCAPE '!': letters by their numbers"""
+            escape = self._parse_string() if self._match_text_seq("UESCAPE") else None
+            sign = re.escape(escape.name if escape is not None else "\\")
+
+            def letter(found: re.Match[str]) -> str:
+                digits = found[1] or found[2]
+                if digits:
+                    return chr(int(digits, 16))
+                return found[0][0] if found[3] else str(self.raise_error(f"{found[0]} is not a letter's number"))
+
+            pattern = rf"{sign}(?:([0-9A-Fa-f]{{4}})|\+([0-9A-Fa-f]{{6}})|({sign})|.?)"
+            text = re.sub(pattern, letter, token.text, flags=re.DOTALL)
+            made: exp.Expr = self.expression(exp.Literal(this=text, is_string=True), token)
+            return made
 
         def _parse_disjunction(self) -> exp.Expr | None:
             """A constant alone between commas is itself: thousands of them need not go down all levels of operators."""
@@ -125,6 +157,22 @@ class Everview(Postgres):
             if found is not None and found.args.get("offset") and any(t.text.upper() == "OFFSET" for t in before):
                 self.raise_error("WITH ORDINALITY numbers rows")
             return found
+
+        def _parse_interval(
+            self, require_interval: bool = True, parse_function_unit: bool = True
+        ) -> exp.Add | exp.Interval | None:
+            """One interval: sqlglot would take `interval '1 day' + 5 * x` for two, of which the second has no word."""
+            start = self._index
+            if not self._match(TokenType.INTERVAL) and require_interval:
+                return None
+            quoted = self._match(TokenType.STRING, advance=False)
+            this = self._parse_primary() if quoted else self._parse_term()
+            is_name = isinstance(this, exp.Column) and not this.table and not this.this.quoted
+            following = self._curr.text.upper() if self._curr is not None else ""
+            if this is None or (is_name and following and following not in self.dialect.VALID_INTERVAL_UNITS):
+                self._retreat(start)  # a column that is called interval
+                return None
+            return self._parse_interval_span(this, parse_function_unit)
 
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
             """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""

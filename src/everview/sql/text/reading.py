@@ -37,7 +37,7 @@ from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.notes import SESSION, Notes, TableWindow, WatermarkNote
 from everview.sql.text.parts import recorded
 from everview.sql.text.places import Source, SqlError
-from everview.sql.text.tokens import stray_commas
+from everview.sql.text.tokens import stray_commas, stray_units
 
 Remove = Callable[[int, int], None]
 """Blanks out tokens, from one to another."""
@@ -373,6 +373,9 @@ def parsed(source: Source) -> exp.Expr:
     """sqlglot's tree of one statement."""
     for token in stray_commas(source.tokens):
         raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
+    for token in stray_units(source.tokens) if source.dialect == DEFAULT else ():
+        hint = f"write interval '1' {token.text}, or AS {token.text} if it is a name"
+        raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
         text = _without_sessions(source)

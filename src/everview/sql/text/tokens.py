@@ -23,7 +23,7 @@ _CONTENT = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUM
 _KEYWORDS = frozenset({
     "AT", "BY", "CASCADE", "CHAIN", "CONFLICT", "CORRESPONDING", "EXCLUDE", "FIRST", "IDENTITY", "IF", "IGNORE",
     "ISOLATION", "LAST", "LEVEL", "MATERIALIZED", "NO", "NULLS", "PLACING", "RESPECT", "RESTRICT", "SEARCH", "TIES",
-    "TO", "TTL", "WITHIN", "ZONE",
+    "TO", "TTL", "UESCAPE", "WITHIN", "ZONE",
 })  # fmt: skip
 """Words that are no names where sqlglot understands them, and leave a trace of another name."""
 
@@ -57,6 +57,17 @@ def stray_commas(tokens: Sequence[Token]) -> Iterator[Token]:
             after = tokens[i + 1].token_type if i + 1 < len(tokens) else TokenType.COMMA
             if before in _OPENING or after in _CLOSING:
                 yield token
+
+
+_UNITS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
+
+
+def stray_units(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Units behind quoted numbers that are no intervals, and no names either: `interval '1' + '1' month`."""
+    for i in range(1, len(tokens) - 1):
+        is_text = tokens[i].token_type == TokenType.STRING and tokens[i - 1].token_type != TokenType.INTERVAL
+        if is_text and tokens[i + 1].text.upper() in _UNITS and tokens[i + 1].token_type != TokenType.IDENTIFIER:
+            yield tokens[i + 1]
 
 
 def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iterator[Token]:

@@ -19,10 +19,11 @@ from everview.expr.wordings import of_text
 from everview.server.pg.catalog.contents import Contents, quoted_name
 from everview.server.pg.catalog.granted import has_privilege
 from everview.server.pg.oids import TYPES, named
-from everview.server.pg.settings import VERSION, Settings
+from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.session.rights.access import Access
 from everview.session.rights.acting import Principal
+from everview.sql.text.dialects import POSTGRES
 from everview.types import STR, array
 
 _ARRAY = of_text(array(STR))
@@ -239,7 +240,7 @@ class Functions:
 
         c = self.contents
         who = self
-        add("version", lambda: f"PostgreSQL {VERSION} (Everview {__version__})")
+        add("version", lambda: f"PostgreSQL {POSTGRES} (Everview {__version__})")
         add("current_schema", lambda: next(iter(who._path()), None))
         add("current_schemas", lambda system: written([*(["pg_catalog"] if system else []), *who._path()]))
         add("current_database", lambda: who.asker.database if who.asker else None)
