@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.optimiser.chosen import optimiser_of, problems
 from everview.optimiser.rebuilt import rebuilt
-from everview.plan.nodes import MultiJoin
+from everview.plan.nodes import Join, MultiJoin, Node
 from tests.datalog.test_multiway import agree, in_loop, outside
 
 TABLES = {
@@ -132,3 +133,29 @@ def test_explain_alternatives_of_nothing_to_choose() -> None:
     assert line[0].startswith("no join of three inputs")
     with pytest.raises(ev.EverviewError, match="only queries"):
         shop().sql("EXPLAIN ALTERNATIVES DELETE FROM orders")
+
+
+def test_a_column_goes_when_nobody_reads_it_any_more() -> None:
+    """A chain of which only the first column is asked for, and a condition on two in the middle."""
+    db = ev.connect()
+    for i in range(5):
+        table = db.table(f"t{i}", {"a": int, "b": int})
+        table.insert([(k % 7, (k * 3 + i) % 7) for k in range(200 if i < 4 else 2)])
+    tables = [db[f"t{i}"] for i in range(5)]
+    chain: Collection = tables[0]
+    for left, right in pairwise(tables):
+        chain = chain.join(right, left.b == right.a)
+    asked = chain.filter(tables[1].a < tables[2].b).select(a=tables[0].a)
+    ((node, join, problem),) = problems(db._core, asked)
+    # t0.b is t1.a, which the condition reads beside t2.b; t2.b is t3.a; the others are read by their joins alone
+    assert problem.forgotten == {1 << 1: 0b0111, 1 << 2: 0b0110, 1 << 3: 0b1101, 1 << 4: 0b11000}
+    optimiser = optimiser_of(db._core)
+    widths = [len(side.types) for side in _sides(rebuilt(join, node.types, optimiser.best(optimiser.add(problem))))]
+    assert len(widths) == 8
+    assert max(widths) <= 3
+    assert Counter(db.view("best", asked, plan="best").rows()) == Counter(db.view("v", asked, plan="verbatim").rows())
+
+
+def _sides(node: Node) -> list[Node]:
+    below = [side for child in node.children() for side in _sides(child)]
+    return [*node.children(), *below] if isinstance(node, Join) else below

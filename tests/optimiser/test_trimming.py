@@ -7,6 +7,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import everview as ev
 from everview.graph import Graph
 from everview.language.relation import relation_of
 from everview.plan.rewrites import simplified
+from everview.session.local_shards import local_shards
 from tests.optimiser.trimming import Spelling
 
 LINE = "rewrite trimming"
@@ -24,10 +27,10 @@ def _graph(dice: random.Random, nodes: int, edges: int) -> list[tuple[int, int]]
     return [(dice.randrange(nodes), dice.randrange(nodes)) for _ in range(edges)]
 
 
-def compare(spelling: Spelling, seed: int, steps: int = 3) -> bool:
+def compare(spelling: Spelling, seed: int, steps: int = 3, connect: Callable[[], ev.Session] = ev.connect) -> bool:
     """Whether it is recognised; its rows are those of the loop as it is written, after every change."""
     dice = random.Random(seed)
-    with ev.connect() as db:
+    with connect() as db:
         edge = db.table("edge", {"src": int, "dst": int})
         found = db.view("found", spelling.collection(edge))
         written = db.view("written", spelling.collection(edge), plan="verbatim")
@@ -62,6 +65,12 @@ def soundly_started(forwards: str, backwards: str) -> bool:
 ])  # fmt: skip
 def test_strong_components_are_recognised(spelling: Spelling) -> None:
     assert compare(spelling, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_strong_components_on_shards(seed: int) -> None:
+    spelling = (Spelling(), Spelling(starts_inside=True), Spelling(stages=1, starts=("ST", "ST")))[seed]
+    assert compare(spelling, seed, steps=6, connect=partial(local_shards, shards=3))
 
 
 def test_it_is_the_library_s_own_plan() -> None:
