@@ -343,6 +343,15 @@ def locate(wanted, n, kind, kinds, n_kinds, starts, n_starts, table, words, coun
     return -1
 
 
+@entry("int", "words", "int", allocates=False, brief=True)
+def slot_of(code, table, words, count):
+    """The slot of an id; -1 if it is not known."""
+    slot = _word(table, words, _probe(table, words, code) + 1) - 1
+    if slot >= count:
+        return -1
+    return slot
+
+
 @entry("words", "bytes", "words", "bytes")
 def gather(slots, n, heap, _heap, starts, n_starts, out, _out):
     """Copy the bytes of values `slots` one after the other into `out`."""

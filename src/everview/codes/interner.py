@@ -546,9 +546,13 @@ class Interner:
 
     def _read(self, wanted: int) -> Any:
         """The value of an id, from the store."""
-        payload, _, slots = self.payloads(np.array([wanted], dtype=np.int64), None)
-        kind = KINDS[self._kind(wanted, int(slots[0]))]
-        data = payload.tobytes()
+        store = self._snapshot
+        slot = hashing.slot_of(wanted, store.table, store.size)
+        if slot >= 0:
+            kind, data = KINDS[store.kinds[slot]], store.heap[store.starts[slot] : store.starts[slot + 1]].tobytes()
+        else:
+            payload, _, slots = self.payloads(np.array([wanted], dtype=np.int64), None)
+            kind, data = KINDS[self._kind(wanted, int(slots[0]))], payload.tobytes()
         return self._read_tuple(data) if kind == "tuple" else data if kind == "bytes" else data.decode()
 
     def _kind(self, wanted: int, slot: int) -> int:

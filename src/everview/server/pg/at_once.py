@@ -38,7 +38,7 @@ _DESCRIBE_PORTAL = b"D\0\0\0\6P\0"
 _DESCRIBED = _DESCRIBE_PORTAL + _EXECUTE_SYNC
 _IDLE = messages.ready(b"I")
 _SIZE = struct.Struct(">i")
-_ROW = struct.Struct(">cih")
+_ROW = struct.Struct(">ih")
 _NO_VALUE = _SIZE.pack(-1)
 
 MOST_SHAPES = 8
@@ -57,6 +57,8 @@ class Way:
     """in the order of the index: which value of Bind, and how it is read"""
     write: RowWriter
     description: bytes
+    coded: tuple[tuple[int, Callable[[bytes], int]], ...]
+    """the same readers, to codes of the index"""
     cells: tuple[tuple[int, Cell], ...]
     """for each column of the answer: where its code is in a row of the index, and what it becomes"""
 
@@ -97,7 +99,7 @@ def _again(client: Client, shape: Shape, data: bytes | bytearray, at: int) -> tu
     """The answer to a Bind of a known shape; None if it is not quite that."""
     way, place = shape.way, at + 5 + len(shape.head)
     values, end = [], len(data)
-    for _ in way.readers:
+    for _ in way.coded:
         if place + 4 > end:
             return None
         (size,) = _SIZE.unpack_from(data, place)
@@ -114,19 +116,20 @@ def _again(client: Client, shape: Shape, data: bytes | bytearray, at: int) -> tu
         return None
     quick = way.quick
     try:
-        start = [
-            encode(read(bytes(values[which])))
-            for (which, read), (_, encode) in zip(way.readers, quick.encoders, strict=True)
-        ]
-        codes = quick.few(start, client.who)
+        codes = quick.few([code(values[which]) for which, code in way.coded], client.who)
     except EverviewError:
         return None  # the long way says what is wrong
     if codes is None or client.settings.news():
         return None
-    rows, count, width = [], 0, quick.arrangement.cols + 1
+    width = quick.arrangement.cols + 1
+    if len(codes) == width and codes[-1] == 1:  # a key's only row
+        body = b"".join([cell(codes[where]) for where, cell in way.cells])
+        answer = b"%bD%b%b%b" % (shape.front, _ROW.pack(len(body) + 6, len(way.cells)), body, _ONE)
+        return place + len(shape.tail) - at, answer
+    rows, count = [], 0
     for begin in range(0, len(codes), width):
         body = b"".join([cell(codes[begin + where]) for where, cell in way.cells])
-        rows.append((_ROW.pack(b"D", len(body) + 6, len(way.cells)) + body) * codes[begin + width - 1])
+        rows.append((b"D" + _ROW.pack(len(body) + 6, len(way.cells)) + body) * codes[begin + width - 1])
         count += codes[begin + width - 1]
     done = _ONE if count == 1 else messages.command_complete(f"SELECT {count}") + _IDLE
     return place + len(shape.tail) - at, shape.front + b"".join(rows) + done
@@ -215,7 +218,26 @@ def _made(found: Prepared, quick: Quick, formats: Sequence[int], results: Sequen
     fields = messages.row_description([c.field() for c in columns], results)
     cells = [_cell(c, quick.result, i, bool(format_of(results, i)), zone) for i, c in enumerate(columns)]
     places = [quick.arrangement.order.index(o) for o in quick.outputs]
-    return Way(quick, tuple(readers), RowWriter(columns, results, zone), fields, (*zip(places, cells, strict=True),))
+    coded = []
+    for (place, read), (_, encode) in zip(readers, quick.encoders, strict=True):
+        plain = types[place].kind == "int" and format_of(formats, place)
+        coded.append((place, _number if plain else _composed(read, encode)))
+    write = RowWriter(columns, results, zone)
+    return Way(quick, tuple(readers), write, fields, tuple(coded), (*zip(places, cells, strict=True),))
+
+
+def _number(data: bytes) -> int:
+    """A number in binary form is its own code, whatever its size; but for the one that is NULL's."""
+    if len(data) not in (8, 4, 2):
+        raise messages.violation("a number of a size that there is not")
+    code = int.from_bytes(data, signed=True)
+    if code == NULL:
+        raise messages.violation("a number that is no key here")
+    return code
+
+
+def _composed(read: Reader, encode: Callable[[Any], int]) -> Callable[[bytes], int]:
+    return lambda data: encode(read(bytes(data)))
 
 
 def _cell(column: Column, codec: Codec, place: int, binary: bool, zone: str) -> Cell:

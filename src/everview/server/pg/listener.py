@@ -23,6 +23,7 @@ from everview.server.pg.catalog import Catalog
 from everview.server.pg.client import Client
 from everview.server.pg.connection import Connection
 from everview.server.pg.faults import fields_of
+from everview.server.pg.pump import Pump
 from everview.server.pg.settings import Settings as ClientSettings
 from everview.server.pg.startup import PATIENCE, Login, begin
 from everview.server.pg.states import PgError
@@ -59,10 +60,12 @@ class PgListener:
         self._sockets: list[socket.socket] = []
         self._wires: set[Wire] = set()
         self._basin = bytearray(BASIN)
+        self._pump: Pump | None = None
 
     async def start(self) -> Sequence[str]:
         """Listen; gives lines that say how to connect."""
         loop = asyncio.get_running_loop()
+        self._pump = Pump.of(self._basin)
         host, port = self.settings.host, self.settings.pg or 0
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(found):
@@ -93,6 +96,8 @@ class PgListener:
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+        if self._pump is not None:
+            self._pump.close()
 
     def _task(self, work: object) -> None:
         task = asyncio.ensure_future(work)  # type: ignore[call-overload]
@@ -127,7 +132,7 @@ class PgListener:
                 await loop.connect_accepted_socket(lambda: wire, accepted, ssl=self._login.context if direct else None)
             if direct and _protocol(wire) != ALPN:
                 return
-            await self._served(wire)
+            await self._served(wire, accepted)
         except (Gone, TimeoutError, ConnectionError, ssl.SSLError, OSError):
             pass
         except asyncio.CancelledError:
@@ -141,7 +146,7 @@ class PgListener:
             else:
                 accepted.close()
 
-    async def _served(self, wire: Wire) -> None:
+    async def _served(self, wire: Wire, accepted: socket.socket) -> None:
         self._wires.add(wire)
         number = next(self._numbers)
         client: Client | None = None
@@ -164,6 +169,8 @@ class PgListener:
             wire.put(messages.backend_key(number, begun.key))
             wire.put(messages.ready(b"I"))
             await wire.drained()
+            if self._pump is not None:
+                wire.read_by(self._pump, accepted)
             await Connection(client).serve()
         except EverviewError as error:
             wire.put(messages.error_response(fields_of(error, "FATAL")))

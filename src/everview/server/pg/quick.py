@@ -114,11 +114,11 @@ class Quick:
         try:
             if core.unsettled or core.stop is not None or core.transactions.queued or not self._fit(who):
                 return None
+            room, arrangement = self.room, self.arrangement
             for place, code in enumerate(start):
-                self.room[place] = code
-            arrangement = self.arrangement
-            rows = find(arrangement.trace.address, len(start), core.runtime.dataflow.time, self.room)
-            return None if rows < 0 else self.room[: rows * (arrangement.cols + 1)].tolist()
+                room[place] = code
+            rows = find(arrangement.trace.address, len(start), core.runtime.dataflow.time, room)
+            return None if rows < 0 else room[: rows * (arrangement.cols + 1)].tolist()
         finally:
             core.lock.release()
 

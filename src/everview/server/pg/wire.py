@@ -2,20 +2,23 @@
 
 A `Wire` is asyncio's protocol object. Whole messages are taken from its buffer without waiting if they are there, so
 a client that sends five messages at once is answered after one wake-up; look-ups are answered without one
-(`everview.server.pg.at_once`). When much waits to be read, the socket is not
-read on; when much waits to be written, `drained` waits. `gone` is set when the other side is not there any more, so
-that a stream that has nothing to say hears of it too.
+(`everview.server.pg.at_once`). Connections in the clear are read together, by a pump (`everview.server.pg.pump`), as
+soon as their clients have logged in. When much waits to be read, the socket is not read on; when much waits to be
+written, `drained` waits. `gone` is set when the other side is not there any more, so that a stream that has nothing to
+say hears of it too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import Callable
 
 from everview.server.pg import messages
 from everview.server.pg.messages import LONGEST, LONGEST_EARLY, violation
+from everview.server.pg.pump import Pump
 
 HIGH = 1 << 20
 """Bytes that may wait to be read before the socket is left alone, and to be sent before `drained` waits."""
@@ -45,6 +48,8 @@ class Wire(asyncio.BufferedProtocol):
         self._at = 0
         self._waiter: asyncio.Future[None] | None = None
         self._paused = False
+        self._pumped: tuple[Pump, socket.socket] | None = None
+        """what reads it instead of its transport"""
         self._room = asyncio.Event()
         self._room.set()
         self._out: list[bytes] = []
@@ -77,9 +82,7 @@ class Wire(asyncio.BufferedProtocol):
         if self.at_once is not None and self._answered():
             return
         if len(self._buffer) - self._at > max(HIGH, self._wanted()) and not self._paused:
-            self._paused = True
-            assert self.transport is not None
-            self.transport.pause_reading()
+            self._pause()
         self._wake()
 
     def _answered(self) -> bool:
@@ -101,6 +104,10 @@ class Wire(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: BaseException | None) -> None:
+        if self._pumped is not None:
+            pump, connection = self._pumped
+            pump.forget(connection)
+            self._pumped = None
         self.gone.set()
         self._room.set()
         self._wake()
@@ -116,6 +123,29 @@ class Wire(asyncio.BufferedProtocol):
             self._waiter.set_result(None)
 
     # reading
+
+    def read_by(self, pump: Pump, connection: socket.socket) -> None:
+        """Be read by a pump from now on, if it is a connection in the clear."""
+        assert self.transport is not None
+        if self.transport.get_extra_info("ssl_object") is None and not self._paused:
+            self._pumped = pump, connection
+            pump.take(connection, self)
+
+    def _pause(self) -> None:
+        self._paused = True
+        if self._pumped is not None:
+            pump, connection = self._pumped
+            pump.forget(connection)
+        elif self.transport is not None:
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._pumped is not None:
+            pump, connection = self._pumped
+            pump.take(connection, self)
+        elif self.transport is not None:
+            self.transport.resume_reading()
 
     def _wanted(self) -> int:
         """Bytes of the message that is being read, as far as is known."""
@@ -133,9 +163,7 @@ class Wire(asyncio.BufferedProtocol):
             del self._buffer[: self._at]
             self._at = 0
         if self._paused and len(self._buffer) - self._at < HIGH // 2:
-            self._paused = False
-            assert self.transport is not None
-            self.transport.resume_reading()
+            self._resume()
         return found
 
     async def _available(self, size: int) -> None:
@@ -143,9 +171,7 @@ class Wire(asyncio.BufferedProtocol):
             if self.gone.is_set():
                 raise Gone
             if self._paused:
-                self._paused = False
-                assert self.transport is not None
-                self.transport.resume_reading()
+                self._resume()
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
             self._waiter = None
