@@ -7,12 +7,13 @@ batches are pinned. Nothing here may outlive the question; answers are copies.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 
 from everview.kernels.once import columns as kernel
+from everview.kernels.once import merging
 from everview.once.rows import Column, Rows, Words, check_weights
 
 _FEW = 16
@@ -73,8 +74,13 @@ def batches(trace: int) -> list[Batch]:
 
 
 def scanned(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int], time: int) -> Rows:
-    """The wanted columns of all rows that are there at a time; `order` says where each column is in the batches."""
-    parts = [part for batch in listed if batch.rows and (part := _part(batch, order, wanted, time)).count]
+    """The wanted columns of all rows that are there at a time; `order` says where each column is in the batches. Where
+    rows were taken back, the weights of equal ones are added up here, while they lie side by side.
+    """
+    listed = [batch for batch in listed if batch.rows]
+    if any(_takes_back(batch) for batch in listed):
+        return _merged(listed, order, wanted, time)
+    parts = [part for batch in listed if (part := _part(batch, order, wanted, time)).count]
     if not parts:
         return Rows(0, {c: Column(np.empty(0, dtype=np.int64)) for c in wanted})
     if len(parts) == 1:
@@ -84,6 +90,29 @@ def scanned(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int]
         weights = np.concatenate([np.ones(p.count, np.int64) if p.weights is None else p.weights for p in parts])
     columns = {c: Column(np.concatenate([p.words(c) for p in parts])) for c in wanted}
     return Rows(sum(p.count for p in parts), columns, weights)
+
+
+def _takes_back(batch: Batch) -> bool:
+    weights = batch.weights()
+    return weights is not None and int(weights.min()) < 0
+
+
+def _merged(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int], time: int) -> Rows:
+    for batch in listed:
+        if (weights := batch.weights()) is not None:
+            check_weights(weights)
+    found = np.array([astuple(batch) for batch in listed], dtype=np.int64)
+    room = int(found[:, kernel.FOUND_ROWS].sum())
+    places, totals = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    heads = np.zeros(len(listed), dtype=np.int64)
+    count = int(merging.merged(found.reshape(-1), len(listed), len(order), time, heads, places, totals))
+    places, totals = places[:count], totals[:count]
+    check_weights(totals)
+    columns = {}
+    for column in wanted:
+        parts = [batch.column(order.index(column)) for batch in listed]
+        columns[column] = Column(parts[0] if len(parts) == 1 else np.concatenate(parts), places)
+    return Rows(count, columns, None if bool((totals == 1).all()) else totals)
 
 
 def _part(batch: Batch, order: tuple[int, ...], wanted: Collection[int], time: int) -> Rows:

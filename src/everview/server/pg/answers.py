@@ -16,7 +16,7 @@ from everview.codes.interner import Words
 from everview.server.pg.formats import Writer, writer
 from everview.server.pg.messages import Field, format_of
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
-from everview.sql.answers.result import Result
+from everview.sql.answers.result import Result, coded
 from everview.types import DataType
 
 PIECE = 2000
@@ -79,7 +79,7 @@ class Answer:
     @classmethod
     def of_result(cls, result: Result, tag: str) -> Answer:
         """Rows of ours."""
-        codec, codes = result._codec, result._codes
+        codec, codes = coded(result)
         columns = columns_of(result.columns, result.types)
         take = lambda start, stop: codec.decode_rows(codes[:, start:stop])  # noqa: E731
         return cls(tag, columns, len(result), take, coded=(codec, codes))

@@ -87,6 +87,11 @@ class Result:
         return shown.page(self.columns, self._codec.types, rows[: shown.ROWS], f"{more}; {note}" if more else note)
 
 
+def coded(result: Result) -> tuple[Codec, np.ndarray]:
+    """The rows as codes, column by column, and what they are codes of: for whoever needs no values."""
+    return result._codec, result._codes
+
+
 def in_order(
     rows: Sequence[Row], order: Sequence[tuple[int, bool]], types: Sequence[DataType] | None = None
 ) -> list[int]:

@@ -23,7 +23,7 @@ from everview.session.changes.constraints import places
 from everview.session.names.rules import UNIQUE
 from everview.session.rights.acting import doing
 from everview.session.table import Table
-from everview.sql.answers.result import Result, Row
+from everview.sql.answers.result import Result, Row, coded
 from everview.sql.ddl import schemas
 from everview.sql.dml import missing, obeying, own_changes
 from everview.sql.dml.affected import Returning
@@ -155,14 +155,14 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     others = node.args.get("from_")
     if others is not None:
         select.set("joins", [exp.Join(this=others.this, kind="CROSS")])
-    rows = _read_rows(sql, select, node, source, table, new)
+    found = _found(sql, select, node, source, table, new)
     width = len(relation_of(table).columns)
     places = {position: width + i for i, position in enumerate(new)}
 
     def change() -> list[Row]:
-        found = rows() if others is None else _each_once(sql, table, rows(), width)
-        old = [row[:width] for row in found]
-        changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in found]
+        rows = found().rows() if others is None else _each_once(sql, table, found().rows(), width)
+        old = [row[:width] for row in rows]
+        changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in rows]
         if reset:
             at = [i for i in range(width) if i not in reset]
             changed = missing.completed(sql, table, at, [tuple(row[i] for i in at) for row in changed])
@@ -261,15 +261,26 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
     others = node.args.get("using") or []
     if others:
         select.set("joins", [exp.Join(this=other, kind="CROSS") for other in others])
-    rows = _read_rows(sql, select, node, source)
+    found = _found(sql, select, node, source)
 
     def change() -> list[Row]:
-        gone = _each_once(sql, table, rows(), len(relation_of(table).columns)) if others else rows()
+        rows = found().rows()
+        gone = _each_once(sql, table, rows, len(relation_of(table).columns)) if others else rows
         if gone:
             table.delete(gone)
         return gone
 
-    return lambda: done(sql, change, returning)
+    def change_as_codes() -> None:
+        """The same, where nobody asks for the values of what is gone."""
+        answer = found()
+        codec, codes = coded(answer)
+        if codec.types != relation_of(table).codec.types:
+            table.delete(answer.rows())
+        elif codes.size:
+            sql.core.transactions.stage(table, codes, -1)
+        sql.affected = len(answer)
+
+    return change_as_codes if not others and not returning.outputs else lambda: done(sql, change, returning)
 
 
 def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
@@ -472,14 +483,14 @@ def _new_keys(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _read_rows(
+def _found(
     sql: Statements,
     select: exp.Select,
     node: exp.Expr,
     source: Source,
     table: Table | None = None,
     assigned: Sequence[int] = (),
-) -> Rows:
+) -> Callable[[], Result]:
     """What the select gives with the statement's WHERE, its columns as those of the table and the assigned ones."""
     where = node.args.get("where")
     if where is not None:
@@ -487,4 +498,4 @@ def _read_rows(
     query, compiler = sql.bound(select, source, change=node)
     if table is not None:
         query = fitted(query, table, [*range(len(relation_of(table).columns)), *assigned], node, source)
-    return lambda: sql.answer(query, compiler).rows()
+    return lambda: sql.answer(query, compiler)
