@@ -12,14 +12,18 @@ import everview as ev
 from everview.codes.interner import Interner
 from everview.kernels.once import merging
 from everview.language.relation import relation_of
-from everview.once import leaves
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_deleted_and_inserted_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
+    calls: list[int] = []
     kernel = merging.merged
-    monkeypatch.setattr(leaves.merging, "merged", lambda *given: calls.append(given[1]) or kernel(*given))
+
+    def merged(*given: Any) -> int:
+        calls.append(given[1])
+        return kernel(*given)
+
+    monkeypatch.setattr(merging, "merged", merged)
     random = Random(seed)
     db = ev.connect()
     db.sql("CREATE TABLE t (a bigint, b text, c double precision)")

@@ -57,7 +57,7 @@ class Way:
     """in the order of the index: which value of Bind, and how it is read"""
     write: RowWriter
     description: bytes
-    coded: tuple[tuple[int, Callable[[bytes], int]], ...]
+    coded: tuple[tuple[int, Callable[[bytes | bytearray], int]], ...]
     """the same readers, to codes of the index"""
     cells: tuple[tuple[int, Cell], ...]
     """for each column of the answer: where its code is in a row of the index, and what it becomes"""
@@ -226,7 +226,7 @@ def _made(found: Prepared, quick: Quick, formats: Sequence[int], results: Sequen
     return Way(quick, tuple(readers), write, fields, tuple(coded), (*zip(places, cells, strict=True),))
 
 
-def _number(data: bytes) -> int:
+def _number(data: bytes | bytearray) -> int:
     """A number in binary form is its own code, whatever its size; but for the one that is NULL's."""
     if len(data) not in (8, 4, 2):
         raise messages.violation("a number of a size that there is not")
@@ -236,7 +236,7 @@ def _number(data: bytes) -> int:
     return code
 
 
-def _composed(read: Reader, encode: Callable[[Any], int]) -> Callable[[bytes], int]:
+def _composed(read: Reader, encode: Callable[[Any], int]) -> Callable[[bytes | bytearray], int]:
     return lambda data: encode(read(bytes(data)))
 
 

@@ -10,7 +10,7 @@ distinct codes in it, and each share is given its piece. The work is per changed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +67,10 @@ def fulfilling(core: Core, predicate: Expr) -> Mask:
     return mask
 
 
+_FEW = 32
+"""Rows of a batch that are parted one by one."""
+
+
 class Router:
     """One subscription to a table or view, for all shares of it; on the engine's thread."""
 
@@ -100,25 +104,42 @@ class Router:
             for listener in self.routes.get((), ()):
                 listener(batch)
             return
-        keys = batch._columns[self.positions]
-        if len(self.positions) == 1:
-            distinct, places = np.unique(keys[0], return_inverse=True)
-            found = [(int(code),) for code in distinct.tolist()]
-        else:
-            pairs, places = np.unique(keys, axis=1, return_inverse=True)
-            found = [tuple(column) for column in pairs.T.tolist()]
-        places = places.reshape(-1)
-        order = np.argsort(places, kind="stable")
-        bounds = np.searchsorted(places[order], np.arange(len(found) + 1))
-        for i, codes in enumerate(found):
+        columns, diffs, codec = batch._columns, batch._diffs, batch._codec
+        keys = columns[self.positions]
+        for codes, rows in _few(keys) if columns.shape[1] <= _FEW else _many(keys):
             listeners = self.routes.get(codes)
             if listeners:
-                rows = order[bounds[i] : bounds[i + 1]]
-                piece = Batch(
-                    batch.time, batch._codec, np.ascontiguousarray(batch._columns[:, rows]), batch._diffs[rows]
-                )
+                piece = batch
+                if len(rows) < columns.shape[1]:
+                    piece = Batch(batch.time, codec, np.ascontiguousarray(columns[:, rows]), diffs[rows])
                 for listener in listeners:
                     listener(piece)
+
+
+Parted = Iterator[tuple[tuple[int, ...], Any]]
+"""Codes, and the numbers of the rows that have them."""
+
+
+def _few(keys: np.ndarray) -> Parted:
+    """One by one: most changes touch the rows of one or two, and sorting costs more."""
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for number, codes in enumerate(zip(*keys.tolist(), strict=True)):
+        rows.setdefault(codes, []).append(number)
+    return iter(sorted(rows.items()))
+
+
+def _many(keys: np.ndarray) -> Parted:
+    if len(keys) == 1:
+        distinct, places = np.unique(keys[0], return_inverse=True)
+        found = [(int(code),) for code in distinct.tolist()]
+    else:
+        pairs, places = np.unique(keys, axis=1, return_inverse=True)
+        found = [tuple(column) for column in pairs.T.tolist()]
+    places = places.reshape(-1)
+    order = np.argsort(places, kind="stable")
+    bounds = np.searchsorted(places[order], np.arange(len(found) + 1))
+    for i, codes in enumerate(found):
+        yield codes, order[bounds[i] : bounds[i + 1]]
 
 
 def routed(of: Followed, positions: Sequence[int]) -> Router:
