@@ -20,7 +20,7 @@ from everview.errors import InputError, LoopError
 from everview.graph import Graph
 from everview.kernels import memory
 from everview.kernels.guarding import CELL_FAIL_IN, CELL_TRACK_FROM
-from tests.graph.twins import Tables, Twins, kept_as, operators, random_step
+from tests.graph.twins import Tables, Twins, apply, kept_as, operators, random_step
 
 INTS = (3, 0, -2, 7, 2**62, -(2**63), 5, 2**63 - 1)
 STRINGS = ("ann", "", "bob", "a\u0301", "Ann", "zoe", "q", "x y")
@@ -282,9 +282,7 @@ def test_a_step_that_fails_leaves_the_trees_as_they_were() -> None:
 
 def _apply(db: ev.Session, tables: Tables, change: dict[str, Counter[Any]], *, absent: bool) -> None:
     with db.transaction():
-        for name, rows in change.items():
-            for row, n in rows.items():
-                (tables[name].insert if n > 0 else tables[name].delete)([row] * abs(n))
+        apply(tables, change)
         if absent:
             tables["source"].delete([(-77,)])
 

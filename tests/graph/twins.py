@@ -15,6 +15,14 @@ Tables = dict[str, ev.Table]
 Views = Callable[[ev.Session, Tables], Mapping[str, ev.Collection]]
 
 
+def apply(tables: Tables, change: Mapping[str, Counter[Row]]) -> None:
+    """Insert rows as often as is said, or delete those with a number below zero."""
+    for name, rows in change.items():
+        for sign, put in ((1, tables[name].insert), (-1, tables[name].delete)):
+            if some := [row for row, n in rows.items() for _ in range(sign * n)]:
+                put(some)
+
+
 class Twins:
     """`views` makes the same collections in both sessions; `check` compares what they say, at every time since."""
 
@@ -38,9 +46,7 @@ class Twins:
             with db.batch():
                 for change in transactions:
                     with db.transaction():
-                        for name, rows in change.items():
-                            for row, n in rows.items():
-                                (tables[name].insert if n > 0 else tables[name].delete)([row] * abs(n))
+                        apply(tables, change)
         self.check(before)
 
     def check(self, since: list[int]) -> None:

@@ -2,7 +2,7 @@
 
 *Trees*: one value and one parent for each vertex, repaired where a change cuts a tree. Start with `forest` (what is
 kept, and how a step is undone) and `finding` (how it is found), then `offers` (what an edge says), `repair` (the parts
-of an epoch), `trees` (the operator).
+of an epoch), `loading` (all of it at once), `trees` (the operator).
 
 *Histories*: the rounds at which each vertex's value changed, in little memory. `history` (what is kept), `recall` (what
 edges say, worked out when needed), `rerun` (what a change makes run again), `dropped` and `budget` (what is not kept),

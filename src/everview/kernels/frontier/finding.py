@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.frontier.forest import (
+    FOREST_BAD_N,
     FOREST_BUILT,
     FOREST_ENTRIES,
     FOREST_ENTRIES_N,
@@ -27,9 +28,13 @@ from everview.kernels.frontier.forest import (
     FOREST_HEADS,
     FOREST_HEADS_N,
     FOREST_HEADS_SIZE,
+    FOREST_HEAP_N,
     FOREST_KEY,
+    FOREST_LOG_FROM,
+    FOREST_LOG_N,
     FOREST_QUESTIONS,
     FOREST_SERIAL,
+    FOREST_STACK_N,
     FOREST_SWEPT_AT,
     FOREST_SWEPT_BALL,
     FOREST_TABLE,
@@ -246,7 +251,7 @@ def _widen(ctx, field):
 
 
 @inner
-def _enter(ctx, node, entry):
+def enter(ctx, node, entry):
     """Put a new entry into the tables."""
     h = _hash(ctx, node)
     table = ld(ctx, FOREST_TABLE)
@@ -295,11 +300,31 @@ def new_entry(ctx, node):
     st(entries, at + VERTEX_NODE, node)
     for c in range(questions):
         st(entries, at + VERTEX_QUESTION + c, ld(ld(ctx, FOREST_KEY), c))
-    _enter(ctx, node, n)
+    enter(ctx, node, n)
     move_slots(ctx, FOREST_TABLE, MOVED)
     if questions > 0:
         move_slots(ctx, FOREST_HEADS, MOVED)
     return n
+
+
+@shared
+def room_for(ctx, many):
+    """No entries, and room for so many, and for some more. There are no questions."""
+    st(ctx, FOREST_ENTRIES_N, 0)
+    reserve_lasting(ctx, FOREST_ENTRIES, FOREST_ENTRIES_N, VERTEX_QUESTION, many + (many >> 3))
+    size = 1024
+    while size < 2 * many + (many >> 2):
+        size *= 2
+    table = zeros_lasting(size)
+    for field in (FOREST_TABLE, FOREST_TABLE_OLD):
+        block = ld(ctx, field)
+        st(ctx, field, 0)
+        free(block)
+    st(ctx, FOREST_TABLE, table)
+    st(ctx, FOREST_TABLE_SIZE, size)
+    for field in (FOREST_TABLE + OLD_SIZE, FOREST_TABLE + OLD_AT, FOREST_FREE, FOREST_FREE_N):
+        st(ctx, field, 0)
+    return 0
 
 
 @inner
@@ -377,15 +402,22 @@ def _cleared(ctx, field):
 
 
 @shared
-def empty_forest(ctx):
-    """Forget all entries, keeping the memory they had."""
+def forget_entries(ctx):
+    """Forget all entries, and what a step has changed of them, keeping the memory they had."""
     for field in (
         FOREST_BUILT, FOREST_ENTRIES_N, FOREST_HEADS_N, FOREST_SERIAL, FOREST_FREE, FOREST_FREE_N, FOREST_SWEPT_BALL,
-        FOREST_SWEPT_AT,
+        FOREST_SWEPT_AT, FOREST_LOG_N, FOREST_LOG_FROM, FOREST_HEAP_N, FOREST_STACK_N, FOREST_BAD_N,
     ):  # fmt: skip
         st(ctx, field, 0)
-    forget(ctx)
     _cleared(ctx, FOREST_TABLE)
     if ld(ctx, FOREST_QUESTIONS) > 0:
         _cleared(ctx, FOREST_HEADS)
+    return 0
+
+
+@shared
+def empty_forest(ctx):
+    """Let a step begin with an empty forest."""
+    forget(ctx)
+    forget_entries(ctx)
     return 0

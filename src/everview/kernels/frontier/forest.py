@@ -20,7 +20,7 @@ changed. And making room moves blocks: an address of one must be read anew after
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.memory import free, ld, reserve, st
+from everview.kernels.memory import free, ld, reserve, size_of, st
 
 (
     FOREST_RULES,
@@ -89,8 +89,10 @@ from everview.kernels.memory import free, ld, reserve, st
     FOREST_BALL_LOG,
     FOREST_BALL_LOG_N,
     FOREST_STATE,
+    FOREST_LOAD,
+    FOREST_REGROWN,
     FOREST_WORDS,
-) = range(67)
+) = range(69)
 """A context, what follows without its prefix. RULES: RULE_WORDS for each rule. START: the trace of the sources, by
 question, node and value; START_VALUE: whether they have one. OUT_MAP: which word of an entry each column of the output
 is. KEY and NODE: blocks with the key that is sought. PHASE, EPOCH, CURSOR, FUEL: where the work is (see `trees`).
@@ -100,7 +102,8 @@ FORM_HISTORIES or FORM_PAIRS, whose contexts begin with the same words and go on
 `pairs`); INITIAL and ASKED: traces that only those have. BALLS: the registry of balls, if its trees are such (`balls`).
 TABLE and HEADS: see `finding`; SWEPT: see `sweeping`. FREE: an entry that nobody has (plus one), the others follow by
 VERTEX_NEXT, and how many there are. STATE: which column of the question is a state that rules change, plus one; 0:
-none. The rest are growing blocks with their sizes in word 0, and how many rows they have.
+none. LOAD: a block for growing at once (see `loading`); REGROWN: whether an epoch of the step started anew (see
+`trees`). The rest are growing blocks with their sizes in word 0, and how many rows they have.
 """
 
 FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_OTHER = range(4)
@@ -314,6 +317,14 @@ def pop(ctx):
 
 
 @inner
+def free_load(ctx):
+    """Give back what growing at once needed."""
+    load = ld(ctx, FOREST_LOAD)
+    st(ctx, FOREST_LOAD, 0)
+    free(load)
+
+
+@inner
 def forget(ctx):
     """The step is committed: there is no way back any more."""
     st(ctx, FOREST_LOG_N, 0)
@@ -325,7 +336,9 @@ def forget(ctx):
     st(ctx, FOREST_OUT_N, 0)
     st(ctx, FOREST_PHASE, 0)
     st(ctx, FOREST_LOUD, 0)
+    st(ctx, FOREST_REGROWN, 0)
     st(ctx, FOREST_WILD_BEFORE, ld(ctx, FOREST_WILD))
+    free_load(ctx)
     for field in (FOREST_LOG, FOREST_HEAP, FOREST_STACK, FOREST_BAD, FOREST_CHANGES, FOREST_OUT):
         block = ld(ctx, field)
         if block != 0 and ld(block, 0) > KEPT:
@@ -351,6 +364,8 @@ def undo(ctx):
     if ld(ctx, FOREST_LOUD) != 0:
         st(ctx, FOREST_BUILT, 0)
         st(ctx, FOREST_FRESH, 1)
+    if ld(ctx, FOREST_REGROWN) != 0:  # nothing is left of what was: it is grown again before the next change
+        st(ctx, FOREST_BUILT, 0)
     st(ctx, FOREST_WILD, ld(ctx, FOREST_WILD_BEFORE))
     forget(ctx)
 
@@ -364,7 +379,8 @@ def forest_words(ctx):
     for field in (FOREST_ENTRIES, FOREST_LOG, FOREST_HEAP, FOREST_STACK, FOREST_BAD, FOREST_CHANGES, FOREST_OUT):
         block = ld(ctx, field)
         words += 0 if block == 0 else ld(block, 0)
-    return words
+    load = ld(ctx, FOREST_LOAD)
+    return words + (0 if load == 0 else size_of(load))
 
 
 @inner
@@ -379,6 +395,7 @@ def free_forest(ctx):
         block = ld(ctx, field)
         st(ctx, field, 0)
         free(block)
+    free_load(ctx)
     for field in (FOREST_LOG, FOREST_HEAP, FOREST_STACK, FOREST_BAD, FOREST_CHANGES, FOREST_OUT):
         block = ld(ctx, field)
         st(ctx, field, 0)

@@ -186,6 +186,8 @@ def count_wild(ctx, rules, rule, time):
     if kind == ALONG_ADD or kind == ALONG_ADD_FLOAT:
         trace = ld(rules, rule + RULE_FORWARD)
         column = ld(rules, rule + RULE_FORWARD_WEIGHT)
+        if column < 0 and not is_wild(kind, ~column):
+            return 0
         for b in range(ld(trace, TRACE_COUNT)):
             batch = ld(ld(trace, TRACE_TABLE), b)
             data = ld(batch, BATCH_DATA)

@@ -158,6 +158,7 @@ from everview.kernels.frontier.registry import (
 )
 from everview.kernels.frontier.repair import (
     cut,
+    must_start_anew,
     offer,
     regrow,
     spread,
@@ -236,8 +237,11 @@ def _open(ctx, epoch, time):
     seen(ctx)
     st(ctx, PAIRS_LOG_FROM, ld(ctx, PAIRS_LOG_N))
     ask_and_leave(ctx, epoch)
-    anew = cut(ahead, epoch, time) + cut(behind, epoch, time)
-    if anew != 0:
+    anew_ahead = must_start_anew(ahead, epoch)
+    anew_behind = must_start_anew(behind, epoch)
+    cut(ahead, epoch, time, anew_ahead)
+    cut(behind, epoch, time, anew_behind)
+    if anew_ahead != 0 or anew_behind != 0:
         _anew(ctx)
     else:
         st(ctx, FOREST_PHASE, PAIRS_MENDING)

@@ -14,7 +14,7 @@ parent without a look at anything else. Cycles cannot hold themselves up, and mo
 The parts that may be long stop when FOREST_FUEL is gone and go on when they are called again. They answer 1 when done.
 
 *Loads.* An epoch that changes more than the forest holds starts from the sources alone, and spreads once, in order:
-offers of values that change again before the end would be most of the work.
+offers of values that change again before the end would be most of the work. Most are grown by `loading`, not here.
 
 *Wild weights.* Where an edge may make a value better the invariant does not hold. While there is such an edge, every
 epoch starts from the sources alone and spreads in rounds (Bellman and Ford's, the heap ordered by number of edges):
@@ -193,22 +193,29 @@ def _count_changed(ctx, rules, epoch):
 
 
 @shared
-def cut(ctx, epoch, time):
-    """See the module. 1 if the epoch must start from the sources alone: there are wild edges, before or after, or it
-    changes more than there is.
+def must_start_anew(ctx, epoch):
+    """Whether an epoch must start from the sources alone: there are wild edges, before or after, or it changes more
+    than there is.
     """
-    rules = ld(ctx, FOREST_RULES)
     bounds = ld(ctx, FOREST_EPOCHS_AT)
     before = ld(ctx, FOREST_WILD)
-    anew = _count_changed(ctx, rules, epoch) > 0 or before > 0
-    anew = anew or ld(bounds, epoch + 1) - ld(bounds, epoch) > 2 * ld(ctx, FOREST_ENTRIES_N) + FEW
+    wild = _count_changed(ctx, ld(ctx, FOREST_RULES), epoch)
+    many = ld(bounds, epoch + 1) - ld(bounds, epoch)
+    return 1 if wild > 0 or before > 0 or many > 2 * ld(ctx, FOREST_ENTRIES_N) + FEW else 0
+
+
+@shared
+def cut(ctx, epoch, time, anew):
+    """See the module; `anew`: see `must_start_anew`."""
+    rules = ld(ctx, FOREST_RULES)
+    bounds = ld(ctx, FOREST_EPOCHS_AT)
     for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
         rule, delta, row = _change(ctx, i)
         if rule < 0:
             _cut_source(ctx, delta, row, time)
-        elif not anew and diff_at(delta, ld(delta, BATCH_DATA), row, 0) < 0:
+        elif anew == 0 and diff_at(delta, ld(delta, BATCH_DATA), row, 0) < 0:
             _cut_edge(ctx, rules, rule, delta, row, time)
-    return 1 if anew else 0
+    return 0
 
 
 @shared

@@ -11,9 +11,10 @@ Several epochs in one step are worked on one after the other, each on the edges 
 have times, and later ones are passed over.
 
     IDLE      nothing to do; a step begins
-    GROWING   the forest is grown from the sources: a newcomer says all of it (LOUD), after opening nothing is said,
-              because the output's trace has it
-    OPENING   an epoch begins: cut
+    GROWING   the forest is grown from the sources, at once (`loading`) where that is possible: a newcomer says all of
+              it (LOUD), after opening nothing is said, because the output's trace has it
+    OPENING   an epoch begins: cut; or, if it changes more than there is, all that there was is taken back, and said
+              anew when it is grown (REGROWN)
     TRIMMING, REGROWING, SPREADING
     CLOSING   its differences are collected; the next epoch, or all are said
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
 from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
-from everview.kernels.frontier.finding import empty_forest, found_or_new
+from everview.kernels.frontier.finding import empty_forest, forget_entries, found_or_new
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
@@ -35,6 +36,7 @@ from everview.kernels.frontier.forest import (
     FOREST_FRESH,
     FOREST_FUEL,
     FOREST_KEY,
+    FOREST_LOAD,
     FOREST_LOG,
     FOREST_LOG_FROM,
     FOREST_LOG_N,
@@ -46,6 +48,7 @@ from everview.kernels.frontier.forest import (
     FOREST_OUTPUT,
     FOREST_PHASE,
     FOREST_QUESTIONS,
+    FOREST_REGROWN,
     FOREST_RULES,
     FOREST_SERIAL,
     FOREST_SERIALS,
@@ -67,8 +70,9 @@ from everview.kernels.frontier.forest import (
     place,
     push,
 )
+from everview.kernels.frontier.loading import LOAD_DONE, LOAD_IMPOSSIBLE, grow_at_once, prepare
 from everview.kernels.frontier.offers import adds, base_in, count_wild, there
-from everview.kernels.frontier.repair import cut, offer, regrow, spread, start_anew, trim
+from everview.kernels.frontier.repair import cut, must_start_anew, offer, regrow, spread, start_anew, trim
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS
@@ -81,6 +85,8 @@ from everview.kernels.trace.trace import (
 )
 
 PHASE_IDLE, PHASE_GROWING, PHASE_OPENING, PHASE_TRIMMING, PHASE_REGROWING, PHASE_SPREADING, PHASE_CLOSING = range(7)
+REGROWING, REGROWN = 1, 2
+"""FOREST_REGROWN: the epoch under way starts anew; an earlier one of the step did."""
 
 
 @inner
@@ -96,15 +102,9 @@ def _settle_source(ctx, trace, batch, row, node, value, time):
 
 
 @shared
-def _plant(ctx, time):
-    """Begin to grow the forest: all sources, as of a time."""
-    empty_forest(ctx)
-    rules = ld(ctx, FOREST_RULES)
-    wild = 0
-    for r in range(ld(ctx, FOREST_NRULES)):
-        wild += count_wild(ctx, rules, r * RULE_WORDS, time)
-    st(ctx, FOREST_WILD, wild)
-    st(ctx, FOREST_WILD_BEFORE, wild)
+def _plant_sources(ctx, time):
+    """All sources, as of a time, are in the heap, from where they spread."""
+    wild = ld(ctx, FOREST_WILD)
     trace = ld(ctx, FOREST_START)
     questions = ld(ctx, FOREST_QUESTIONS)
     for b in range(ld(trace, TRACE_COUNT)):
@@ -122,6 +122,21 @@ def _plant(ctx, time):
         if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0:
             hold(ctx, one, ld(entries, at + VERTEX_BASE), OWN_VALUE, 0)
             push(ctx, 0 if wild > 0 else ld(entries, at + VERTEX_BASE), 0, one)
+    return 0
+
+
+@shared
+def _plant(ctx, time):
+    """Begin to grow the forest as of a time."""
+    empty_forest(ctx)
+    rules = ld(ctx, FOREST_RULES)
+    wild = 0
+    for r in range(ld(ctx, FOREST_NRULES)):
+        wild += count_wild(ctx, rules, r * RULE_WORDS, time)
+    st(ctx, FOREST_WILD, wild)
+    st(ctx, FOREST_WILD_BEFORE, wild)
+    if prepare(ctx) == 0:
+        _plant_sources(ctx, time)
     return 0
 
 
@@ -203,25 +218,55 @@ def _begin(ctx):
     return 1
 
 
-@shared
-def _grown(ctx, base):
-    """The forest is grown."""
+@inner
+def _grow(ctx, base, epoch):
+    """Grow the forest as of the time of an epoch, which then says all of it, or as of the time before the step."""
+    said = ld(ctx, FOREST_LOUD) != 0 or ld(ctx, FOREST_REGROWN) == REGROWING
+    time = base + epoch if said else base
+    if ld(ctx, FOREST_LOAD) != 0:
+        answer = grow_at_once(ctx, time)
+        if answer == LOAD_IMPOSSIBLE:
+            _plant_sources(ctx, time)
+        if answer != LOAD_DONE:
+            return
+    elif spread(ctx, time) == 0:
+        return
     st(ctx, FOREST_BUILT, 1)
-    if ld(ctx, FOREST_LOUD) != 0:
+    if said:
         st(ctx, FOREST_FRESH, 0)
-        _say_all(ctx, base + 1)
-        st(ctx, FOREST_EPOCH, 2)
+        _say_all(ctx, time)
+        st(ctx, FOREST_EPOCH, epoch + 1)
+    if ld(ctx, FOREST_REGROWN) == REGROWING:
+        st(ctx, FOREST_REGROWN, REGROWN)
     st(ctx, FOREST_PHASE, PHASE_OPENING)
+
+
+@shared
+def _take_back(ctx, time):
+    """All that there is goes: it is said, and there is no way back but to grow the forest again."""
+    st(ctx, FOREST_REGROWN, REGROWING)
+    for one in range(ld(ctx, FOREST_ENTRIES_N)):
+        entries = ld(ctx, FOREST_ENTRIES)
+        at = place(ctx, one)
+        if ld(entries, at + VERTEX_PARENT) != NO_PARENT:
+            _say(ctx, one, ld(entries, at + VERTEX_VALUE), time, -1)
+    forget_entries(ctx)
     return 0
 
 
 @inner
 def _open(ctx, epoch, time):
     """Begin an epoch under a number of its own."""
+    anew = must_start_anew(ctx, epoch)
+    if anew != 0 and prepare(ctx) != 0:
+        _take_back(ctx, time)
+        st(ctx, FOREST_PHASE, PHASE_GROWING)
+        return
     serial = ld(ctx, FOREST_SERIALS) + 1
     st(ctx, FOREST_SERIALS, serial)
     st(ctx, FOREST_SERIAL, serial)
-    if cut(ctx, epoch, time) != 0:
+    cut(ctx, epoch, time, anew)
+    if anew != 0:
         start_anew(ctx)
         st(ctx, FOREST_PHASE, PHASE_SPREADING)
     else:
@@ -235,8 +280,7 @@ def _advance(ctx, base, epochs):
     epoch = ld(ctx, FOREST_EPOCH)
     time = base + epoch
     if phase == PHASE_GROWING:
-        if spread(ctx, base + 1 if ld(ctx, FOREST_LOUD) != 0 else base) != 0:
-            _grown(ctx, base)
+        _grow(ctx, base, epoch)
     elif phase == PHASE_OPENING:
         if epoch > epochs:
             publish(ctx)

@@ -1,0 +1,217 @@
+"""Trees that are grown at once (`everview.kernels.frontier.loading`) say what loops say, before and after repairs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import everview as ev
+from everview import col
+from everview.errors import InputError
+from everview.graph import Graph
+from everview.kernels import make, memory
+from everview.kernels.frontier import forest
+from everview.kernels.guarding import CELL_FAIL_IN, CELL_TRACK_FROM
+from tests.graph.test_trees import everything, schemas
+from tests.graph.twins import Tables, Twins, apply, operators, random_step
+
+MANY = 1300
+"""Changes of an epoch that are more than any forest here holds twice, and 1,024."""
+
+
+def views(db: ev.Session, t: Tables) -> Mapping[str, ev.Collection]:
+    """With sources whose values do not ascend with their nodes, and floats."""
+    e = t["edge"]
+    start = t["source"].select(node=col.node, cost=7 - col.node).union_all(t["source"].select(node=col.node, cost=3))
+
+    def body(x: ev.Collection) -> ev.Collection:
+        on = x.join(e, x.node == e.src).select(node=e.dst, cost=x.cost + 2)
+        return on.union_all(start).group_by("node").agg(cost=col.cost.min())
+
+    halves = {"hops", "costs"}  # distances of pairs are no trees
+    found = {name: view for name, view in everything(db, t).items() if name not in halves}
+    return {**found, "descending": ev.fixpoint(body, {"node": int, "cost": int})}
+
+
+def drawn(dice: random.Random, nodes: int, weights: tuple[int, ...]) -> dict[str, Any]:
+    def node() -> int:
+        return dice.randrange(-3, nodes - 3)
+
+    return {"edge": lambda: (node(), node(), dice.choice(weights)), "source": lambda: (node(),)}
+
+
+def load(draw: Mapping[str, Any], rows: int, sources: int) -> dict[str, Counter[Any]]:
+    change = {name: Counter[Any]() for name in draw}
+    for name, many in (("edge", rows), ("source", sources)):
+        for _ in range(many):
+            change[name][draw[name]()] += 1
+    return change
+
+
+def taken(change: dict[str, Counter[Any]]) -> dict[str, Counter[Any]]:
+    """The opposite."""
+    return {name: Counter({row: -n for row, n in rows.items()}) for name, rows in change.items()}
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_loads_between_changes(seed: int) -> None:
+    """A load, changes, all gone; a step of three epochs: a load, all gone, another load."""
+    dice = random.Random(seed)
+    twins = Twins(schemas(int), views)
+    draw = drawn(dice, (20, 80, 300)[seed], (0, 1, 1, 2, 5))
+    first, second = load(draw, MANY, 3), load(draw, MANY + 200, 2)
+    twins.step([first])
+    for _ in range(5):
+        twins.step(random_step(twins, dice, draw, sum(twins.held["edge"].values()), most=6))
+    twins.step([taken(twins.held)])
+    twins.step([second, taken(second), first])
+    for _ in range(5):
+        twins.step(random_step(twins, dice, draw, 60, most=40))
+    twins.close()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(200, 240))
+def test_many_loads(seed: int) -> None:
+    dice = random.Random(seed)
+    twins = Twins(schemas(int), views)
+    draw = drawn(dice, dice.choice((5, 20, 60, 150, 500, 1500)), dice.choice(((0,), (1,), (0, 1, 2), (3, 50, 2**40))))
+    for _ in range(4):
+        loads = [load(draw, dice.randrange(200, 3000), dice.randrange(5)) for _ in range(dice.randrange(1, 4))]
+        twins.step(loads)
+        for _ in range(4):
+            twins.step(random_step(twins, dice, draw, sum(twins.held["edge"].values()), most=8))
+        if dice.random() < 0.5:
+            twins.step([taken(twins.held)])
+    twins.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_views_of_what_is_there(seed: int) -> None:
+    """Over tables that grew in several steps: their indexes have several batches, and rows that went again."""
+    dice = random.Random(seed)
+    draw = drawn(dice, 60, (0, 1, 2))
+    with ev.connect() as db, ev.connect() as loops:
+        tables = [{name: each.table(name, schema) for name, schema in schemas(int).items()} for each in (db, loops)]
+        held = load(draw, 0, 0)
+        for rows in (600, 150, 40, 10, 3):
+            come = load(draw, rows, 1)
+            gone = {n: Counter(dice.sample(sorted(have.elements()), min(len(have), 20))) for n, have in held.items()}
+            for t in tables:
+                _apply(db if t is tables[0] else loops, t, come)
+                _apply(db if t is tables[0] else loops, t, taken(gone))
+            for name in held:
+                held[name] = held[name] + come[name] - gone[name]
+        kept = {name: db.view(name, v) for name, v in views(db, tables[0]).items()}
+        again = {name: loops.view(name, v, plan="rounds") for name, v in views(loops, tables[1]).items()}
+        assert len(operators(db)) >= 8
+        for _ in range(6):
+            assert {n: sorted(v.rows()) for n, v in kept.items()} == {n: sorted(v.rows()) for n, v in again.items()}
+            row = dice.choice(sorted(held["edge"].elements()))
+            held["edge"][row] -= 1
+            for t in tables:
+                t["edge"].delete([row])
+
+
+def _apply(db: ev.Session, tables: Tables, change: dict[str, Counter[Any]], *, absent: bool = False) -> None:
+    with db.transaction():
+        apply(tables, change)
+        if absent:
+            tables["source"].delete([(-77,)])
+
+
+def test_a_load_that_fails_leaves_nothing() -> None:
+    """Refused, without memory, cancelled, or only supposed: what follows is as if it had never been."""
+    dice = random.Random(5)
+    twins = Twins(schemas(int), views)
+    draw = drawn(dice, 50, (0, 1, 2))
+    twins.step([load(draw, 80, 3)])
+    db, tables = twins.dbs[0], twins.tables[0]
+    before = {name: sorted(view.rows()) for name, view in twins.views[0].items()}
+    change = load(draw, MANY, 1)
+    for number in range(3):
+        if number == 0:
+            with pytest.raises(InputError):
+                _apply(db, tables, change, absent=True)
+        elif number == 1:
+            _without_memory(db, tables, change)
+        else:
+            with db.what_if():
+                _apply(db, tables, change)
+        assert {name: sorted(view.rows()) for name, view in twins.views[0].items()} == before
+        twins.step(random_step(twins, dice, draw, 80, most=5))
+        before = {name: sorted(view.rows()) for name, view in twins.views[0].items()}
+    twins.step([change])
+    twins.step(random_step(twins, dice, draw, 200, most=5))
+    twins.close()
+
+
+def _without_memory(db: ev.Session, tables: Tables, change: dict[str, Counter[Any]]) -> None:
+    """Let one allocation after the other fail; each time the step is undone. Once it succeeds, take it back."""
+    tracked = memory.cell[CELL_TRACK_FROM]
+    memory.cell[CELL_TRACK_FROM] = 0
+    try:
+        for nth in range(1, 10_000, 5):
+            memory.cell[CELL_FAIL_IN] = nth
+            try:
+                _apply(db, tables, change)
+                break
+            except ev.errors.EverviewError as error:
+                assert error.code == "E_MEMORY"
+    finally:
+        memory.cell[CELL_FAIL_IN] = 0
+        memory.cell[CELL_TRACK_FROM] = tracked
+    _apply(db, tables, taken(change))
+
+
+def test_a_load_comes_up_for_air_and_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each of its pauses; the trees are grown again for the next change."""
+    n = 120_000
+    rng = np.random.default_rng(1)
+    ends = rng.integers(0, n, size=(2, 4 * n))
+    db = ev.connect()
+    edge, source = db.table("edge", {"src": int, "dst": int}), db.table("source", {"node": int})
+    hops = db.view("hops", Graph(edge).bfs(source))
+    source.insert([(0,)])
+    edge.insert([(0, 1), (1, 2)])
+    pauses = 0
+    for wanted in (1, 2, 4):
+        heard = 0
+
+        def interrupted(wanted: int = wanted) -> None:
+            nonlocal heard
+            heard += 1
+            if heard == wanted:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("everview.dataflow.shield.hear", interrupted)
+        try:
+            edge.insert({"src": ends[0], "dst": ends[1]})
+        except KeyboardInterrupt:
+            pauses += 1
+        monkeypatch.undo()
+        if heard < wanted:
+            break
+        assert sorted(hops.rows()) == [(0, 0), (1, 1), (2, 2)]
+        edge.insert([(2, 3)])
+        assert sorted(hops.rows()) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+        edge.delete([(2, 3)])
+    assert pauses >= 2
+
+
+def test_what_a_load_needed_is_given_back() -> None:
+    with ev.connect() as db:
+        edge = db.table("edge", {"src": int, "dst": int})
+        db.view("part", Graph(edge).wcc())
+        edge.insert([(i, i + 1) for i in range(5000)])
+        (trees,) = operators(db)
+        assert make.peek(trees.context, forest.FOREST_LOAD) == 0
+        assert make.peek(trees.context, forest.FOREST_ENTRIES_N) == 5001
+        words = 5001 * (forest.VERTEX_QUESTION + 16)  # an entry, a slot or two of the table, some room
+        assert trees.measure()[2] < 8 * (words + 2 * 8 * 5001)
