@@ -7,6 +7,7 @@ How a call is cut off:
 
     signal   Ctrl-C's handler, called at the n-th instant at which Python would look for signals: a function begins, a C
              function returns
+    unheard  the same where nobody has subscribed: then a change of one statement does not make signals wait
     alarm    the same with a handler of the program's own, for SIGALRM, that raises
     thread   an exception that cannot wait, raised by a profile hook at the same instants: it stands in for what another
              thread raises (`PyThreadState_SetAsyncExc`), which comes at such places
@@ -116,9 +117,10 @@ Action = Callable[[], Any]
 class World:
     """A session, its model, and what can be done to both."""
 
-    def __init__(self, db: Any, rng: random.Random, hears: bool) -> None:
+    def __init__(self, db: Any, rng: random.Random, how: str) -> None:
         self.db, self.rng, self.model = db, rng, Model()
-        self.hears = hears  # what another thread raises may hit the subscriber itself
+        foreign = how in ("thread", "places", "every", "async")
+        self.hears = not foreign and how != "unheard"  # what another thread raises may hit the subscriber itself
         self.t = db.table("t", {"x": int, "y": int})
         self.k = db.table("k", {"id": int, "v": int}, key="id")
         self.names = 0
@@ -126,9 +128,10 @@ class World:
         self.told: Counter[Row] = Counter()
         watched = db.sql(f"CREATE VIEW watched AS {TEXTS[1]}")
         self.model.views["watched"] = 1
-        watched.subscribe(self._hear)
+        if how != "unheard":
+            watched.subscribe(self._hear)
         self.time = db.time
-        if not hears:
+        if foreign:
             self._have_company()
 
     def _have_company(self) -> None:
@@ -411,7 +414,7 @@ def _handler(code: CodeType, offset: int) -> int | None:
 
 
 class Interrupts:
-    """Cuts calls off, in one of six ways."""
+    """Cuts calls off, in one of seven ways."""
 
     def __init__(self, how: str, rng: random.Random) -> None:
         self.how, self.rng = how, rng
@@ -424,7 +427,7 @@ class Interrupts:
         self.raiser = Raiser() if how == "async" else None
         if how == "alarm":
             signal.signal(signal.SIGALRM, self._alarm)
-        elif how in ("signal", "kill"):  # what a shell starts in the background ignores it
+        elif how in ("signal", "unheard", "kill"):  # what a shell starts in the background ignores it
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @staticmethod
@@ -473,7 +476,7 @@ class Interrupts:
             return
         if self.how == "thread":
             raise Cut
-        number = signal.SIGINT if self.how == "signal" else signal.SIGALRM
+        number = signal.SIGALRM if self.how == "alarm" else signal.SIGINT
         handler: Any = signal.getsignal(number)
         handler(number, frame)  # as Python calls it
 
@@ -628,8 +631,7 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
 
     db = opened()
     how, _, only = how.partition(":")
-    foreign = how in ("thread", "places", "every", "async")
-    world, interrupts = World(db, rng, not foreign), Interrupts(how, rng)
+    world, interrupts = World(db, rng, how), Interrupts(how, rng)
     calls = 0
     whole = False
     while interrupts.happened < wanted or (only and not whole):

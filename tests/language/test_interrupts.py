@@ -31,7 +31,7 @@ from everview.plan.spelled import spelled
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 
-HOW = ["signal", "alarm", "thread", "places", "async", "kill"]
+HOW = ["signal", "unheard", "alarm", "thread", "places", "async", "kill"]
 
 
 PATIENCE = float(os.environ.get("EVERVIEW_PATIENCE", "590"))

@@ -11,6 +11,10 @@ that was marked `covered` or `opened`. Nothing is counted, so nothing can be mis
 behind does no harm. Handlers are exchanged for each call, and not once and for all, because others look at them, too:
 `asyncio.run` installs its own only where it finds Python's.
 
+Exchanging handlers takes a tenth or more of a short step. What copes with exceptions anywhere (`sound`: the end of a
+transaction in memory does, because other threads may raise them) is done without it while there is no handler but
+Python's own for Ctrl-C, which does nothing else. A handler of the program's may call the session; it has to wait.
+
 Only the main thread runs handlers; elsewhere all of this does nothing. What one thread raises in another
 (`PyThreadState_SetAsyncExc`) cannot wait: see `everview.session.changes.turns`.
 """
@@ -50,6 +54,7 @@ _getsignal = _signal.getsignal
 _plain: list[Any] = []  # the handlers of `SIGNALS` as `up` found them the last time
 _replaced: Replaced = []  # those of them that it replaced
 _shielded: list[Any] = []  # and what it left
+_mild = False  # whether all that any of them does is raise KeyboardInterrupt
 
 
 def _forked() -> None:
@@ -79,8 +84,10 @@ def openly(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def up() -> Replaced:
-    """Have signals wait wherever a function is `covered`; gives what `down` needs."""
+def up(sound: bool = False) -> Replaced:
+    """Have signals wait wherever a function is `covered`; gives what `down` needs. `sound`: an exception may come out
+    of any of its instructions, so that nothing needs to wait which only raises one.
+    """
     if get_ident() != _main:
         return NOTHING
     found = [*map(_getsignal, SIGNALS)]
@@ -88,6 +95,8 @@ def up() -> Replaced:
         return NOTHING
     if found != _plain:
         _learn(found)
+    if sound and _mild:
+        return NOTHING
     for number, _ in _replaced:
         _signal.signal(number, _note)
     return _replaced
@@ -95,10 +104,11 @@ def up() -> Replaced:
 
 def _learn(found: list[Any]) -> None:
     """Remember handlers as they are, which of them are to be replaced, and what they are then."""
-    global _plain, _replaced, _shielded
+    global _plain, _replaced, _shielded, _mild
     _replaced = [(n, h) for n, h in zip(SIGNALS, found, strict=True) if h is not _note and callable(h)]
     _usual.update(_replaced)
     _shielded = [_note if callable(handler) else handler for handler in found]
+    _mild = all(handler is _signal.default_int_handler for _, handler in _replaced)
     _plain = found
 
 

@@ -111,6 +111,7 @@ class Directory:
         self._wal.begin()
         core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
         core.catalog.entry_log = runtime.log = runtime.backing = self
+        runtime.sound = False
         if manifest.is_sharded or self._wal.sealed:
             self._checkpoint()
         elif self._rebuilt:  # what was computed need not be computed the next time

@@ -155,6 +155,8 @@ class Runtime(Protocol):
     captures: Captures
     backing: Backing
     """where the dataflow comes from, and what stays of it"""
+    sound: bool
+    """whether an exception may come out of any instruction of `step`, and leaves nothing but what `settle` sees to"""
 
     def add_table(
         self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()

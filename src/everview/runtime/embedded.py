@@ -87,6 +87,7 @@ class EmbeddedRuntime:
         self._threads = threads
         self.spilling = None if memory is None else Spilling(memory, folder)
         """where state goes that is more than the session may hold in memory"""
+        self.sound = memory is None
         self._fill: Fill = Computed()
         self.backing: Backing = InMemory()
         self.log: StepLog | None = None

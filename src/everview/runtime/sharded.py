@@ -256,6 +256,7 @@ class ShardedRuntime:
         self.captures = Captures()
         self.offsets: dict[str, str] = {}
         self.backing: Backing = InMemory()
+        self.sound = False
         self.cluster = cluster
         self.replica = replica
         self._filled: set[Operator] = set()

@@ -8,6 +8,9 @@ single change costs a few microseconds, of which every call of Python is a part.
 It is the same because `usual` is asked where the turn would ask: signals wait already, and the locks are held, so that
 nothing it looks at changes before the step. Whatever is not usual goes the long way, from its beginning. A turn's first
 line (`prepare`) and its last ones (`failed`) are in both.
+
+Ctrl-C need not wait for it in memory (`Runtime.sound`), unless somebody has subscribed and must be told: like what
+another thread raises, it leaves the step complete or undone, and the next turn settles that.
 """
 
 from __future__ import annotations
@@ -63,7 +66,8 @@ def commit(
     """`turn(core, long_way, arguments)`, which makes a transaction of changes; `writing` and `lock` are held. `changed`
     is what may have been dropped while this thread waited for them.
     """
-    replaced = shield.up()
+    runtime = core.runtime
+    replaced = shield.up(runtime.sound and not runtime.captures.watched)
     try:
         if core.unsettled or core.released or core.stop is not None:
             core.prepare()
@@ -72,7 +76,7 @@ def commit(
             return
         core.unsettled = True
         try:
-            outcome = core.runtime.step([changes])
+            outcome = runtime.step([changes])
             if outcome is not COMMITTED:
                 core.transactions.tell(outcome, [changes])
         except EverviewError as error:
