@@ -295,7 +295,7 @@ def test_merges_of_rows_that_are_there_once_widen_with_the_first_repeated_one(
     """
     machine = Machine(cols=3)
     make.poke(machine.trace, TRACE_HISTORY, history)
-    rows = [(i // 100, i % 100, i * 7) for i in range(6000)]
+    rows: list[tuple[int, ...]] = [(i // 100, i % 100, i * 7) for i in range(6000)]
     machine.commit([(row, 1, 1) for row in rows[0::2]])
     machine.commit([(row, 2, 1) for row in rows[1::2]] + [(rows[i - i % 2], 2, 1) for i in repeated])
     for _ in range(4):  # pieces of a merge that is under way

@@ -32,6 +32,7 @@ from everview.optimiser.present import PresentPlan
 from everview.optimiser.problem import UNIT, Problem, logarithm
 from everview.optimiser.replanned import LivingJoin, living_joins
 from everview.plan import nodes as plan
+from everview.runtime.attendance import stand_before, step_aside
 from everview.runtime.base import ChangeSet, StepOutcome, row_count
 
 if TYPE_CHECKING:
@@ -144,23 +145,17 @@ class Adaptive:
         """seconds from one look to the next"""
         self._since = time.thread_time()
         self._cost = 0.0
-        """seconds that a look takes"""
+        """seconds that a look takes, but for the first, in which everything is made"""
         self._at = core.runtime.dataflow.time
         self._rate = 0.0
-        self._beneath = core.runtime.__dict__.get("step")
         self._step: Step = core.runtime.step
         self._stepped, self._wait = _counting(self._step, self._attend)
-        core.runtime.step = self._stepped  # type: ignore[method-assign, assignment]
+        stand_before(core.runtime, self._stepped)
 
     def close(self) -> None:
         """Leave all plans as they are from now on."""
         self._off = True
-        runtime = self.core.runtime
-        if runtime.__dict__.get("step") is self._stepped:
-            if self._beneath is None:
-                del runtime.__dict__["step"]
-            else:
-                runtime.step = self._beneath  # type: ignore[method-assign]
+        step_aside(self.core.runtime, self._stepped, self._step)
 
     # steps
 
@@ -170,8 +165,8 @@ class Adaptive:
         """
         if self._trial is not None and self._trial.left <= 0:
             self._next(self._trial)
-        elif self._trial is None and not self._off and time.thread_time() - self._since >= self._pause:
-            self._look_now()
+        elif self._trial is None and not self._off:
+            self._look_if_due()
         if self._trial is not None:
             return self._measured(self._trial, transactions)
         self._wait(self._every)
@@ -189,14 +184,18 @@ class Adaptive:
 
     # looking
 
+    def _look_if_due(self) -> None:
+        """Look if it is time, and say after how many steps the time is to be asked for again."""
+        passed = time.thread_time() - self._since
+        steps = self.core.runtime.dataflow.time - self._at
+        if steps and passed > 0:
+            self._rate = steps / passed
+            self._every = int(min(max(self._rate * self._pause / TIMES_ASKED, 1), 4 * self._every, 1 << 20))
+        if passed >= self._pause:
+            self._look_now()
+
     def _look_now(self) -> None:
-        start = time.thread_time()
-        now, passed = self.core.runtime.dataflow.time, start - self._since
-        if now > self._at and passed > 0:
-            self._rate = (now - self._at) / passed
-            self._pause = max(self.policy.every, self._cost * LEAST_WORK) if self.policy.every else 0.0
-            steps = self._rate * self._pause / TIMES_ASKED
-            self._every = int(min(max(steps, 1), 4 * self._every, 1 << 20))
+        start, now = time.thread_time(), self.core.runtime.dataflow.time
         try:
             self.look()
         except EverviewError as error:  # whoever only changes a row must not hear of it as an error of theirs
@@ -205,7 +204,9 @@ class Adaptive:
         finally:
             self._at, self._since = now, time.thread_time()
             spent = self._since - start
-            self._cost = spent if not self._cost else (spent + self._cost) / 2
+            if self.seconds:
+                self._cost = spent if not self._cost else (spent + self._cost) / 2
+            self._pause = max(self.policy.every, self._cost * LEAST_WORK) if self.policy.every else 0.0
             self.seconds += spent
 
     def look(self) -> None:

@@ -3,6 +3,7 @@
 Read in this order:
 
     base        the protocol, what goes into a step and what comes out of it
+    attendance  who is called for every step beside it
     captures    the changes of a step, for those who subscribed to them
     spilling    state beyond the memory that is allowed lies in files
     embedded    the dataflow is in this process

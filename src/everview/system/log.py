@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError
+from everview.runtime.attendance import stand_before, step_aside
 from everview.runtime.base import ChangeSet, StepOutcome, row_count
 
 if TYPE_CHECKING:
@@ -34,18 +35,14 @@ class Log:
         self._core = core
         self._sql = sql
         self._number = 0
-        self._beneath = core.runtime.__dict__.get("step")  # somebody else may stand here already
         self._step: Callable[[list[ChangeSet]], StepOutcome] = core.runtime.step
         self._run_one: Callable[[Any], Any] = sql._run_one
-        core.runtime.step = self._stepped  # type: ignore[method-assign]
+        stand_before(core.runtime, self._stepped)
         sql._run_one = self._ran
 
     def remove(self) -> None:
         """Note nothing any more."""
-        if self._beneath is None:
-            del self._core.runtime.__dict__["step"]
-        else:
-            self._core.runtime.step = self._beneath  # type: ignore[method-assign]
+        step_aside(self._core.runtime, self._stepped, self._step)
         del self._sql.__dict__["_run_one"]
 
     def _stepped(self, transactions: list[ChangeSet]) -> StepOutcome:
