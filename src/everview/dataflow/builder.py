@@ -28,7 +28,7 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import levels, serving
 from everview.dataflow.identity import Purpose
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, columns
-from everview.dataflow.partitioning import HASH_BY_FIRST, SINGLE_SHARD, HyperCube
+from everview.dataflow.partitioning import HASH_BY_FIRST, SINGLE_SHARD, HotKeys, HyperCube
 from everview.dataflow.scopes import Scope, deeper
 from everview.dataflow.streams import Flow, reordered
 from everview.expr.nodes import ColumnRef
@@ -38,6 +38,7 @@ from everview.plan.deep import Staged
 from everview.plan.frontier import Frontier
 from everview.plan.frugal import Sent
 from everview.plan.frugal import frugal as sending_less
+from everview.plan.hot import Hot, HotDecision, HotJoin, with_hot_keys
 from everview.plan.monotone import LoopDecision, as_trees
 from everview.plan.multiway import ASKED, Choice, Decision, planned
 from everview.plan.ordered_loops import small_first
@@ -52,7 +53,7 @@ Key = tuple[plan.Node, tuple[int, ...]]
 Piece = tuple[str, plan.Node, tuple[int, ...]]
 """What was asked for: a table by an order of its columns, or an arrangement of a plan by keys."""
 
-Decided = Decision | LoopDecision | Simplification
+Decided = Decision | LoopDecision | Simplification | HotDecision
 """What was decided about a part of a plan, and why."""
 
 
@@ -64,8 +65,8 @@ class Builder:
         self.tables: dict[int, Arrangement] = {}
         self.flows: dict[Key, Flow] = {}
         self.arrangements: dict[Key, list[Arrangement]] = {}
-        self.in_cells: dict[tuple[Key, HyperCube], list[Arrangement]] = {}
-        """what joins of many inputs read on shards: apart from the others, because it has copies"""
+        self.in_cells: dict[tuple[Key, HyperCube | HotKeys], list[Arrangement]] = {}
+        """what joins of many inputs, or of hot keys, read on shards: apart from the others, because it has copies"""
         self.loops: dict[Key, loops.LoopBuild] = {}
         self.retired_loops: list[loops.LoopBuild] = []
         """loops that go on for their readers and cannot tell a newcomer their past"""
@@ -104,11 +105,15 @@ class Builder:
         return arrangement
 
     def planned(
-        self, node: plan.Node, choice: Choice | None = None, whole: dict[plan.Node, plan.Node] | None = None
+        self,
+        node: plan.Node,
+        choice: Choice | None = None,
+        whole: dict[plan.Node, plan.Node] | None = None,
+        hot: Hot = (),
     ) -> tuple[plan.Node, list[Decided]]:
         """What to build for a node: what there is of it already is used, loops keep only what is read of them, monotone
         ones are kept as trees, joins of many inputs are kept as they are told to be or as their shape says; and why so.
-        `whole` is told what nodes inside have become (`prune`).
+        `whole` is told what nodes inside have become (`prune`); `hot` are keys that very many rows have, for shards.
         """
         as_written = choice in ("rounds", "verbatim")
         refused = "it runs on several shards" if self.dataflow.sharded else ASKED if as_written else None
@@ -129,14 +134,19 @@ class Builder:
         found, joins = planned(pruned, choice, self.installed, self.indexed)
         if choice == "frugal" and self.dataflow.sharded:
             found = sending_less(found)
-        return found, [*simpler, *narrower, *loops, *joins]
+        split: list[HotDecision] = []
+        if hot and choice != "verbatim":
+            found, split = with_hot_keys(found, hot, self.installed)
+        return found, [*simpler, *narrower, *loops, *joins, *split]
 
-    def install(self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None) -> Arrangement:
+    def install(
+        self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None, hot: Hot = ()
+    ) -> Arrangement:
         """Plan and build an arrangement of a node; it is there afterwards, but not up to date (`Dataflow.installed`).
         If that fails, `forget_new`.
         """
         whole: dict[plan.Node, plan.Node] = {}
-        pruned, decided = self.planned(node, choice, whole)
+        pruned, decided = self.planned(node, choice, whole, hot)
         arrangement = self.stored(node, pruned, keys)
         self.note_narrowed(whole)
         self.decided.setdefault(node, decided)
@@ -358,6 +368,23 @@ class Builder:
         self.in_cells.setdefault((self.key(node), cells), []).append(arrangement)
         return arrangement
 
+    def arrange_hot(self, node: plan.Node, keys: tuple[int, ...], spread: HotKeys) -> Arrangement:
+        """An arrangement of the node for a join of hot keys; the first of `keys` is the column that has them."""
+        flow = self.flow(node)
+        there = self.in_cells.setdefault((self.key(node), spread), [])
+        for arrangement in there:
+            if arrangement.serves(keys):
+                return arrangement
+        order = plan.keys_first(keys, len(node.types))
+        with self.making(node):
+            operator = Arrange(
+                self.dataflow, self.scope(node), len(order), label=f"by {list(keys)}, {spread}", spread=spread
+            )
+        operator.fed = node, order
+        operator.listen(reordered(flow, order))
+        there.append(Arrangement(operator, order))
+        return there[-1]
+
     # what is there already
 
     def served(self, node: plan.Node, keys: tuple[int, ...]) -> bool:
@@ -414,6 +441,7 @@ _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
     Frontier: frontier.frontier,
     Labelled: provenance.labelled,
     Sent: frugal.sent,
+    HotJoin: joins.join,
     Disjunction: provenance.disjunction,
 }
 """How each kind of plan node is built."""

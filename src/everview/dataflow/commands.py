@@ -11,6 +11,7 @@ from everview.errors import StoreError
 from everview.plan import legacy
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
+from everview.plan.hot import Hot
 from everview.store import records
 
 
@@ -43,6 +44,8 @@ class Commands:
             header["functions"] = [name for name, _ in new]
         if isinstance(command, Install):
             header |= {"keys": command.keys, "history": command.history, "choice": command.choice}
+            if command.hot:
+                header["hot"] = command.hot
         elif isinstance(command, MakeTable):
             table = command.node
             header |= {"id": table.id, "columns": [repr(c) for c in table.columns], "key": table.key}
@@ -66,7 +69,8 @@ def read_command(data: bytes, functions: Functions) -> Command:
             if header["command"] == "Swap":
                 join, target = node.children()
                 return Swap(join, target)
-            return Install(node, _numbers(header["keys"]), int(header["history"]), header["choice"])
+            hot = _hot(header.get("hot", ()))
+            return Install(node, _numbers(header["keys"]), int(header["history"]), header["choice"], hot)
         if header["command"] == "MakeTable":
             columns = tuple(data_type(str(c)) for c in header["columns"])
             table = plan.Table(int(header["id"]), columns, _numbers(header["key"]))
@@ -81,6 +85,10 @@ def read_command(data: bytes, functions: Functions) -> Command:
 
 def _numbers(given: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in given)
+
+
+def _hot(given: Any) -> Hot:
+    return tuple((int(table), int(column), tuple((int(k), int(n)) for k, n in keys)) for table, column, keys in given)
 
 
 def _read_old(data: bytes, functions: Functions) -> Command:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from everview.dataflow.extend import Extend, Part, Pipeline, levels, serving
 from everview.dataflow.operators import Arrangement, Join, columns
-from everview.dataflow.partitioning import HyperCube
+from everview.dataflow.partitioning import HotKeys, HyperCube
 from everview.dataflow.scopes import deeper
 from everview.dataflow.streams import Branch, Flow
 from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import nodes as plan
+from everview.plan.hot import HotJoin
 from everview.types import BOOL
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def join(builder: Builder, node: plan.Join) -> Flow:
             residual.append((l, r))
         else:
             pairs.append((l, r))
-    flow = on_pairs(builder, left, right, tuple(pairs))
+    flow = on_pairs(builder, left, right, tuple(pairs), node if isinstance(node, HotJoin) else None)
     if residual:
         width = len(node.left.types)
         equal = [
@@ -47,11 +48,17 @@ def join(builder: Builder, node: plan.Join) -> Flow:
     return flow
 
 
-def on_pairs(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs) -> Flow:
-    """Inner join on pairs of columns; equal codes match, NULLs too."""
-    pairs = _best_order(builder, left, right, pairs)
-    l = builder.arrange(left, tuple(a for a, _ in pairs), gather=not pairs)
-    r = builder.arrange(right, tuple(b for _, b in pairs), gather=not pairs)
+def on_pairs(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs, hot: HotJoin | None = None) -> Flow:
+    """Inner join on pairs of columns; equal codes match, NULLs too. `hot`: some values of the first pair are not kept
+    where the others are.
+    """
+    if hot is not None:
+        l = builder.arrange_hot(left, tuple(a for a, _ in pairs), HotKeys(hot.hot, copied=hot.split == "right"))
+        r = builder.arrange_hot(right, tuple(b for _, b in pairs), HotKeys(hot.hot, copied=hot.split == "left"))
+    else:
+        pairs = _best_order(builder, left, right, pairs)
+        l = builder.arrange(left, tuple(a for a, _ in pairs), gather=not pairs)
+        r = builder.arrange(right, tuple(b for _, b in pairs), gather=not pairs)
     scope = deeper(l.operator.scope, r.operator.scope)
     for side in (l, r):
         builder.activate(side, scope)

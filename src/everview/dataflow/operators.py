@@ -14,7 +14,15 @@ from weakref import WeakSet
 
 import numpy as np
 
-from everview.dataflow.partitioning import ANYWHERE, HASH_BY_FIRST, SINGLE_SHARD, WHERE_MADE, HyperCube, Partitioning
+from everview.dataflow.partitioning import (
+    ANYWHERE,
+    HASH_BY_FIRST,
+    SINGLE_SHARD,
+    WHERE_MADE,
+    HotKeys,
+    HyperCube,
+    Partitioning,
+)
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
 from everview.expr.nodes import ColumnRef, Expr
@@ -166,7 +174,7 @@ class Operator:
         self.freed = False
         self.changes = 0
         """Rows that committed steps have added to its trace, as of `Dataflow.count_changes`."""
-        self.spread: Partitioning | HyperCube = ANYWHERE
+        self.spread: Partitioning | HyperCube | HotKeys = ANYWHERE
         """Where its rows are when there are several shards."""
         self.outbox = 0
         self.forest = 0
@@ -293,7 +301,7 @@ class Arrange(Operator):
         stateless: bool = False,
         label: str = "",
         at_end: bool = False,
-        spread: Partitioning | HyperCube = HASH_BY_FIRST,
+        spread: Partitioning | HyperCube | HotKeys = HASH_BY_FIRST,
     ) -> None:
         super().__init__(dataflow, scope, cols, label)
         self.spread = ANYWHERE if at_end else SINGLE_SHARD if spread == HASH_BY_FIRST and cols == 0 else spread
@@ -380,7 +388,8 @@ class Join(Operator):
     ) -> None:
         super().__init__(dataflow, scope, left.cols + right.cols - keys, label)
         self.left, self.right, self.keys = left, right, keys
-        self.spread = left.operator.spread
+        if isinstance(left.operator.spread, Partitioning):
+            self.spread = left.operator.spread
         self.inputs = [left.operator, right.operator]
         words = [0] * join_k.JOIN_WORDS
         words[join_k.JOIN_LEFT] = left.trace.address

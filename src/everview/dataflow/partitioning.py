@@ -6,6 +6,7 @@
     WHERE_MADE       the same, and it matters where: what a shard counts of what it made itself
     EVERYWHERE       each shard has those that it needs, and may have all
     HyperCube        what a join of many inputs reads: in copies, so that all rows of a result meet on one shard
+    HotKeys          by first column, but for a few keys: of one side of a join split, of the other side in copies
 
 **HyperCube.** A join binds variables, and each of its inputs has some of them. The shards are thought of as a grid with
 a side for each variable, so a result belongs to the cell that the hashes of its values say, and only to that. A row of
@@ -17,8 +18,12 @@ How long the sides are (`shares`) decides how many copies there are: for the tri
 shards 2 by 2 by 1, so rows (a, b) are in one cell and the others in two; for a star, whose inputs share one variable,
 that side is as long as there are shards, and nothing is copied.
 
-Hazard: whoever reads rows in cells sees copies. Only joins of many inputs may (`everview.dataflow.joins`), and whoever
-puts rows on another number of shards, who counts each `once`.
+**HotKeys.** All pairs of a key that very many rows have would be made on one shard. For such keys the rows of one side
+are split over all shards, by all of their columns, and the rows of the other side are on every shard: each pair is
+found where the split row is, once (`everview.plan.hot` says which keys, and which side).
+
+Hazard: whoever reads rows in cells, or of hot keys, sees copies. Only joins may (`everview.dataflow.joins`), and who
+puts rows on another number of shards, counting each `once`.
 """
 
 from __future__ import annotations
@@ -126,6 +131,54 @@ class HyperCube:
                 free = [at + stride * i for at in free for i in range(share)]
             stride *= share
         return first, sorted(free)
+
+
+@dataclass(frozen=True, repr=False)
+class HotKeys:
+    """By first column, but for `keys` (codes): their rows are `copied` to all shards, or split: see the module.
+
+    >>> rows = np.array([[7, 7, 7, 7, 1, 2], [1, 2, 3, 4, 5, 6]])
+    >>> split, copied = HotKeys((7,), copied=False), HotKeys((7,), copied=True)
+    >>> [(shard, places.tolist()) for shard, places in split.parts(rows, 2)]
+    [(0, [0, 1, 4]), (1, [2, 3, 5])]
+    >>> [(shard, places.tolist()) for shard, places in copied.parts(rows[:, 3:], 2)]
+    [(0, [0, 1]), (1, [0, 2])]
+    >>> [copied.once(rows[:, places], 2, shard).tolist() for shard, places in copied.parts(rows[:, 3:], 2)]
+    [[0], [0]]
+    """
+
+    keys: tuple[int, ...]
+    copied: bool
+
+    __repr__ = spelled
+
+    def __str__(self) -> str:
+        return f"by first column, {', '.join(map(str, self.keys))} {'on all shards' if self.copied else 'split'}"
+
+    def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The shards that some rows belong to, and the places of those rows."""
+        owner, hot = self._owners(columns, shards)
+        if self.copied:
+            for shard in range(shards):
+                places = np.flatnonzero(hot | (owner == shard))
+                if len(places):
+                    yield shard, places
+            return
+        for shard in np.flatnonzero(np.bincount(owner, minlength=1)).tolist():
+            yield shard, np.flatnonzero(owner == shard)
+
+    def once(self, columns: np.ndarray, shards: int, shard: int) -> np.ndarray:
+        """The places of those of a shard's rows that are not copies of other shards' rows."""
+        return np.flatnonzero(self._owners(columns, shards)[0] == shard)
+
+    def _owners(self, columns: np.ndarray, shards: int) -> tuple[np.ndarray, np.ndarray]:
+        """The shard of each row, of copies the first, and whether its key is hot."""
+        hot = np.isin(columns[0], self.keys)
+        mixed = columns[0].copy()
+        if not self.copied:
+            for column in columns[1:]:
+                mixed[hot] = mixed[hot] * 1_000_003 ^ column[hot]
+        return _hashed(mixed, shards), hot
 
 
 @lru_cache(maxsize=256)

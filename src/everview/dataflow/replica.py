@@ -22,6 +22,7 @@ from everview.kernels import make
 from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.digest import hashed
+from everview.plan.hot import Hot
 from everview.plan.multiway import Choice
 
 
@@ -45,6 +46,8 @@ class Install:
     history: int
     choice: Choice | None = None
     """how joins of many inputs are kept; None: as their shape says"""
+    hot: Hot = ()
+    """keys of tables that very many rows have, as they were seen when the view was made"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Replica:
             if isinstance(command, MakeTable):
                 arrangement = self.builder.add_table(command.node, command.order, command.name)
             else:
-                arrangement = self.builder.install(command.node, command.keys, command.choice)
+                arrangement = self.builder.install(command.node, command.keys, command.choice, command.hot)
         except BaseException:
             self.builder.forget_new()
             raise

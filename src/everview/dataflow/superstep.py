@@ -24,7 +24,7 @@ from everview.codes.interner import Interner
 from everview.dataflow import saved, shield
 from everview.dataflow.dataflow import NO_ROWS, Barrier
 from everview.dataflow.operators import Operator, PythonMap, Reduce
-from everview.dataflow.partitioning import HASH_BY_FIRST, HyperCube
+from everview.dataflow.partitioning import HASH_BY_FIRST, HotKeys, HyperCube
 from everview.dataflow.provenance import Nodes
 from everview.dataflow.replica import Added, Replica
 from everview.kernels import make
@@ -256,7 +256,7 @@ class Shard:
         out = np.empty(int(ends[-1]), dtype=np.int64)
         starts = ends - counts * width
         k.route(operator.outbox, shards, starts.copy(), out)
-        if isinstance(spread, HyperCube):
+        if isinstance(spread, (HyperCube, HotKeys)):
             rows = out.reshape(-1, width)
             for shard, places in spread.parts(rows.T[: _columns(operator)], self.shards):
                 yield shard, rows[places].reshape(-1)

@@ -19,6 +19,7 @@ from everview.expr import nodes as expr
 from everview.plan.check import free_variables_below, postorder
 from everview.plan.frontier import Frontier
 from everview.plan.frugal import Sent
+from everview.plan.hot import HotJoin
 from everview.plan.nodes import (
     Aggregate,
     Constant,
@@ -238,7 +239,8 @@ class Explainer:
             case FlatMap():
                 return f" {_name(node.function)} ({_schema(own, node)})"
             case Join():
-                return ",".join(f" {a} == {b}" for a, b in zip(*self.keys(node), strict=True))
+                split = f", hot keys of the {node.split} side split over shards" if isinstance(node, HotJoin) else ""
+                return ",".join(f" {a} == {b}" for a, b in zip(*self.keys(node), strict=True)) + split
             case Reduce(child=child):
                 below = self.columns[child]
                 outputs = own[len(node.keys) :]

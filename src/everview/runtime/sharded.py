@@ -49,6 +49,7 @@ from everview.runtime.base import (
     columns_of,
 )
 from everview.runtime.captures import Captures, Supposed
+from everview.runtime.seen import Seen
 from everview.store.offsets import change_offsets
 from everview.unbroken import Unbroken
 
@@ -259,6 +260,7 @@ class ShardedRuntime:
         self.sound = False
         self.cluster = cluster
         self.replica = replica
+        self.seen = Seen()
         self._filled: set[Operator] = set()
         self._unbroken = Unbroken()
         self._done: StepOutcome | None = None
@@ -286,7 +288,7 @@ class ShardedRuntime:
     def install(
         self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
     ) -> Arrangement:
-        return self._build.view(Install(node, keys, history, choice))
+        return self._build.view(Install(node, keys, history, choice, self.seen.hot(node, self.cluster.shards)))
 
     def swap(self, join: plan.Node, target: plan.Node) -> None:
         self._build.swap(Swap(join, target))
@@ -445,6 +447,8 @@ class ShardedRuntime:
         operator = arrangement.operator
         operator.changes += columns.shape[1]
         ordered = columns[list(arrangement.order)]
+        if diff > 0 and (purpose := operator.purpose) is not None and isinstance(purpose.node, plan.Table):
+            self.seen.note(purpose.node.id, columns)
         for shard, here in operator.spread.parts(ordered, self.cluster.shards):
             inputs.setdefault(shard, []).append((operator.number, batcher_rows(ordered[:, here], time, diff)))
 
