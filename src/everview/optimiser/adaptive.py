@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from everview.dataflow import shield
 from everview.errors import EverviewError, InputError, PlanError, did_you_mean
 from everview.language.relation import relation_of
 from everview.optimiser.chosen import optimiser_of
@@ -159,9 +160,10 @@ class Adaptive:
 
     # steps
 
+    @shield.shielded
     def _attend(self, transactions: list[ChangeSet]) -> StepOutcome:
         """A step for which there is something to do: looks are taken before it, when nothing is under way and nobody
-        waits to be told something.
+        waits to be told something. Ctrl-C waits, which it need not for a step alone: plans may be half exchanged.
         """
         if self._trial is not None and self._trial.left <= 0:
             self._next(self._trial)

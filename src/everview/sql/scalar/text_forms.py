@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+import everview
 from everview.expr.library.patterns import in_re2, similar
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
@@ -237,9 +238,7 @@ def on_hexstring(scalars: Scalars, node: exp.HexString) -> Expr:
 
 def on_currentversion(scalars: Scalars, node: exp.CurrentVersion) -> Expr:
     """version(): the PostgreSQL that we speak like, and who we are"""
-    from everview import __version__  # the package imports us
-
-    return Literal(STR, f"PostgreSQL {POSTGRES} (Everview {__version__})")
+    return Literal(STR, f"PostgreSQL {POSTGRES} (Everview {everview.__version__})")
 
 
 def on_typeof(scalars: Scalars, node: exp.Typeof) -> Expr:
