@@ -83,9 +83,7 @@ class Watched:
         self.number = number
         """of its problem, in the optimiser"""
         self.told: Problem = living.problem
-        self.seen: dict[int, int] = {}
-        """how far off the sizes of sets of relations are that this or an earlier plan keeps: what a plan taught stays
-        known when another takes its place, or the two would follow each other for ever"""
+        self._seen: dict[int, tuple[int, list[int]]] = {}
         self.best = -1
         """what the best plan costs, by what the optimiser was told"""
         self.patience = 0
@@ -96,6 +94,17 @@ class Watched:
     def node(self) -> plan.Node:
         """What it is known by."""
         return self.living.node
+
+    def seen(self, problem: Problem, now: Mapping[int, int]) -> dict[int, int]:
+        """How far off the sizes of sets of relations are that this plan keeps, or an earlier one did: what a plan
+        taught stays known when another takes its place, or the two would follow each other for ever. It is forgotten
+        when one of the relations has become twice as large, or half.
+        """
+        self._seen |= {mask: (off, [r.rows for r in problem.members(mask)]) for mask, off in now.items()}
+        for mask, (_, rows) in list(self._seen.items()):
+            if any(abs(r.rows - then) > UNIT for r, then in zip(problem.members(mask), rows, strict=True)):
+                del self._seen[mask]
+        return {mask: off for mask, (off, _) in self._seen.items()}
 
 
 @dataclass
@@ -287,8 +296,8 @@ class Adaptive:
             changes = relation.changes if rate is None else logarithm(rate * transactions)
             relations.append(replace(relation, changes=changes))
         problem = replace(watched.living.problem, relations=tuple(relations), factors={})
-        watched.seen |= present.seen(problem, self._rows())
-        return replace(problem, factors=present.factors(problem, watched.seen))
+        seen = watched.seen(problem, present.seen(problem, self._rows()))
+        return replace(problem, factors=present.factors(problem, seen))
 
     def _tell(self, watched: Watched, problem: Problem) -> bool:
         """Have the optimiser maintain its answer; what hardly moved is not said. Whether anything was said."""
