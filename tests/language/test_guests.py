@@ -15,6 +15,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.once import answering
+from everview.session.rights.acting import Principal, acting
 
 WAIT = 60
 """Seconds after which something hangs."""
@@ -178,6 +179,47 @@ def test_a_guest_that_needs_a_turn_is_sent_away(held: Held) -> None:
         assert lender.visit(held.db.stats) is None
     assert lender.visit(lambda: "closed") is None
     assert held.db.stats()["views"] == 2
+
+
+def test_a_guest_that_would_change_something_is_sent_away(held: Held) -> None:
+    """Whatever way it changes it: the one who has the right to write waits for the guest."""
+
+    def in_a_transaction() -> None:
+        with held.db.transaction():
+            held.t.insert([(7, 7)])
+
+    def in_a_batch() -> None:
+        with held.db.batch():
+            held.t.insert([(7, 7)])
+
+    def subscribing() -> None:
+        with acting(Principal("app", {"k": 1})):
+            held.db.sql("SUBSCRIBE TO (SELECT k, count(*) AS n FROM t GROUP BY k)")
+
+    def following() -> None:
+        with acting(Principal("app", {"k": 1})):
+            held.db.sql("SUBSCRIBE TO t")
+
+    held.db.sql("CREATE ROLE app LOGIN; GRANT SELECT ON t TO app; ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+    held.db.sql("CREATE POLICY own ON t USING (k = current_setting('k'))")
+    lender, core = held.db._core.runtime.dataflow.lender, held.db._core
+    assert lender is not None
+    found: list[Any] = []
+    ways = [
+        in_a_transaction,
+        in_a_batch,
+        subscribing,
+        following,
+        lambda: held.t.insert([(7, 7)]),
+        lambda: held.t.clear(),
+    ]
+    with lender, core.writing:  # which lets a guest go that waits
+        for way in ways:
+            guest = threading.Thread(target=lambda way=way: found.append(lender.visit(way)), daemon=True)
+            guest.start()
+            guest.join(5)
+            assert not guest.is_alive(), f"{way} waits for ever"
+    assert found == [None] * len(ways) and len(held.t.rows()) == 3
 
 
 def test_a_door_that_was_left_open_is_closed_before_the_next_turn(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:

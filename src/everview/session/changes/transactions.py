@@ -18,6 +18,7 @@ import numpy as np
 from everview.codes.values import decode_value
 from everview.dataflow import shield
 from everview.dataflow.dataflow import ABSENT_HINT
+from everview.dataflow.lending import visitors
 from everview.dataflow.operators import Operator
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import ClosedError, ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
@@ -125,7 +126,7 @@ class Transactions:
             if relation_of(table).dropped or core.runtime.backing.read_only:
                 self.check_writable(table)
             staged.append((table, rows, diff))
-        elif core.lock._is_owned() or helpers:
+        elif core.lock._is_owned() or helpers or visitors:
             self._stage_along(table, rows, diff)
         else:  # as `writes` does; this is the way of every single change
             change = table, rows, diff
@@ -475,6 +476,8 @@ class Transaction:
     def open(self, take: bool = True) -> None:
         """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
         core, me = self._core, get_ident()
+        if take and (helpers or visitors):
+            core.refuse_waiting()
         transactions = core.transactions
         first = transactions.staged is None or transactions.staged_by != me
         try:
@@ -555,8 +558,10 @@ class Together:
     @shield.covered
     def __enter__(self) -> None:
         core, transactions = self._core, self._core.transactions
-        replaced = shield.up()
         take = not core.writing._is_owned()
+        if take and (helpers or visitors):
+            core.refuse_waiting()
+        replaced = shield.up()
         try:
             if take:
                 shield.acquire(core.writing)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlglot import exp
 
 from everview.codes.codec import Codec
+from everview.dataflow.lending import MustWait, is_guest
 from everview.errors import EverviewError, InputError, PlanError, RowErrors, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -110,6 +111,8 @@ def of_query(sql: Statements, source: Source) -> Followed | Share:
         found = seen.seen(sql.session, bare)
         if not isinstance(found, Computed):
             return found  # type: ignore[no-any-return]
+    if is_guest():  # of a step: what is to be kept for it is made after that
+        raise MustWait
     alone = parts.whole(tree, source, lambda: _alone(sql, tree, source))
     _check_names(alone.query, tree, source)
     way, routed, _ = _chosen(sql, alone, tree, source)
