@@ -9,15 +9,22 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from everview.codes.values import with_one_nan
 from everview.plan import nodes as plan
 from everview.plan.windows import TO_PEERS, Window, WindowCall
 from tests.oracle.reference import Bag, Evaluation, Row, Variables, groups, rank
 
 
 class Whole(Evaluation):
-    """Of every plan that SQL makes."""
+    """Of every plan that SQL makes. All NaNs are one, so that rows with them can be found and grouped."""
 
     def _compute(self, node: plan.Node, variables: Variables) -> Bag:
+        found: Counter[Row] = Counter()
+        for row, n in self._rows(node, variables).items():
+            found[with_one_nan(row)] += n
+        return found
+
+    def _rows(self, node: plan.Node, variables: Variables) -> Bag:
         match node:
             case plan.Constant():
                 return Counter(tuple(row) for row in node.rows)

@@ -154,7 +154,13 @@ class Nodes(Arrange):
 
     def measure(self) -> tuple[int, int, int]:
         batches, updates, size = super().measure()
-        return batches, updates, size + int(keeping_k.about_nodes(keeping_k.NODES_BYTES, self.table))
+        return batches, updates, size + int(keeping_k.about_nodes(keeping_k.NODES_BYTES, self.table)) - self.untouched
+
+    @property
+    def untouched(self) -> int:
+        """Bytes of the table that no node has been in yet: the system gives memory when it is written to."""
+        room, most = (int(make.peek(self.table, word)) for word in (nodes_k.NODES_ROOM, nodes_k.NODES_PEAK))
+        return 8 * nodes_k.NODE_WORDS * max(0, room - max(most, self.count + nodes_k.FIRST_NODE))
 
     def _free(self) -> None:
         if self.dataflow.provenance is self:

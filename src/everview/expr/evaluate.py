@@ -14,7 +14,7 @@ A failed row gets an error code and rubbish for a value; functions in Python nev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import InvalidOperation
 from functools import partial
@@ -127,13 +127,27 @@ class _Evaluation:
         self.interner = interner
         self.errors = np.zeros(columns.shape[1], dtype=np.int64)
         self._known: dict[tuple[Expr, int], tuple[Words, Words]] = {}
+        self._of_all: dict[Expr, Words] = {}
+        """of expressions that were computed for all rows: in `f(x) = 1 OR f(x) = 2` the second f(x) is known"""
 
     def value(self, expr: Expr, rows: Words) -> Words:
         """The codes of the expression for some rows (given by number)."""
         known = self._known.get((expr, id(rows)))
         if known is None:
-            known = self._known[expr, id(rows)] = (rows, self._compute(expr, rows))
+            known = self._known[expr, id(rows)] = (rows, self._found(expr, rows))
         return known[1]
+
+    def _found(self, expr: Expr, rows: Words) -> Words:
+        if not isinstance(expr, Call | Udf):
+            return self._compute(expr, rows)
+        of_all = self._of_all.get(expr)
+        if of_all is not None:
+            some: Words = of_all[rows]
+            return some
+        found = self._compute(expr, rows)
+        if rows.size == self.errors.size:
+            self._of_all[expr] = found
+        return found
 
     def _compute(self, expr: Expr, rows: Words) -> Words:
         if isinstance(expr, ColumnRef):
@@ -197,14 +211,15 @@ class _Evaluation:
 
     def _valued(self, expr: Call, make: valued.Maker, rows: Words) -> Words:
         """A function of Python values, called once for equal arguments."""
-        args = [self.value(a, rows) for a in expr.args]
+        inner = [_compared(expr, a) for a in expr.args]
+        args = [self.value(a, rows) for a in inner]
         good = self.errors[rows] == 0
         if expr.op not in valued.SEES_NULLS:
             for codes in args:
                 good &= codes != NULL
         result = np.full(rows.size, NULL, dtype=np.int64)
         if good.any():
-            result[good], errors = _by_values(expr, make, [codes[good] for codes in args], self.interner)
+            result[good], errors = _by_values(expr, make, inner, [codes[good] for codes in args], self.interner)
             self.fail(rows[good], errors)
         return result
 
@@ -361,7 +376,20 @@ _TUPLES: dict[str, Callable[[_Evaluation, Call, Words], Words]] = {
 # ---- functions of values ---------------------------------------------------------------------------------------------
 
 
-def _by_values(expr: Call, make: valued.Maker, codes: list[Words], interner: Interner) -> tuple[Words, Words]:
+def _compared(expr: Call, arg: Expr) -> Expr:
+    """What is decoded to be compared: a number that is cast to be compared with one of another kind has the same value
+    without, and is not packed and kept as a numeric only to be unpacked.
+    """
+    plain = expr.op in _COMPARISONS and isinstance(arg, Call) and arg.op == "cast_numeric"
+    return arg.args[0] if plain and arg.args[0].type.kind in ("int", "decimal") else arg  # type: ignore[attr-defined]
+
+
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+
+def _by_values(
+    expr: Call, make: valued.Maker, args: Sequence[Expr], codes: list[Words], interner: Interner
+) -> tuple[Words, Words]:
     """Codes and errors of a function, computed once for each combination of arguments."""
     count = len(codes[0]) if codes else 1
     out, errors = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -369,7 +397,7 @@ def _by_values(expr: Call, make: valued.Maker, codes: list[Words], interner: Int
         function = make(expr)
     except RowFailure as failure:
         return out, np.full(count, failure.code, dtype=np.int64)
-    decoders = [decoder(a.type.optional(), interner) for a in expr.args]
+    decoders = [decoder(a.type.optional(), interner) for a in args]
     encode = encoder(expr.type.optional(), interner)
     known: dict[tuple[int, ...], tuple[int, int]] = {}
     for row, given in enumerate(zip(*(c.tolist() for c in codes), strict=True) if codes else [()]):

@@ -13,7 +13,8 @@ arrangement's: scratch space and inboxes, kept to be used again (all sessions of
 more: `unused` is what was freed and not given back to the system, and the rest of `resident` is Python and libraries.
 
 `history` is a part of the arrangements: updates that are kept only so that earlier times can be read. It is told from
-the number of deletions among them, each of which makes two updates superfluous; so it is about right.
+the number of deletions among them, each of which makes two updates superfluous; so it is about right. `provenance` is
+another part: the nodes that expressions are made of, where views keep some.
 
 Hazard: on Spark the arrangements are in the store and in workers' memory, and only copies are here: `bytes` of an
 arrangement is what the store has, and `total` leaves it out.
@@ -56,7 +57,10 @@ class Memory(dict[str, Any]):
         """The numbers that are the whole's."""
         held = size(sum(a["bytes"] for a in self["arrangements"]))
         parts = ", ".join(f"{what} {size(self[what])}" for what in ("copies", "dictionary", "working"))
-        text = f"total {size(self['total'])}: arrangements {held} (of which history {size(self['history'])}), {parts}"
+        within = f"of which history {size(self['history'])}"
+        if self.get("provenance"):
+            within += f", nodes of provenance {size(self['provenance'])}"
+        text = f"total {size(self['total'])}: arrangements {held} ({within}), {parts}"
         if "resident" in self:
             text += f"; the last step needed {size(self['step'])} for a while"
             text += f"; the process has {size(self['resident'])}, at most {size(self['peak'])} so far"
@@ -124,7 +128,7 @@ def memory(core: Core) -> Memory:
     copies = sum(b for d in replicas for b in _held(d))
     here = sum(b for d in running for b in _held(d))
     dictionary = core.interner.nbytes
-    working = max(0, 8 * int(cell[CELL_TRACKED_WORDS]) - sum(_of_process()))
+    working = max(0, 8 * int(cell[CELL_TRACKED_WORDS]) - sum(_of_process()) - sum(_untouched()))
     resident, peak = _resident()
     files = spilling.spilled if (spilling := getattr(core.runtime, "spilling", None)) is not None else 0
     return Memory(
@@ -135,6 +139,7 @@ def memory(core: Core) -> Memory:
             "arrangements": sorted((e for _, e in described), key=lambda e: -e["bytes"]),
             "holders": _holders(core, described),
             "history": sum(e["history"] for _, e in described),
+            "provenance": sum(e["bytes"] for o, e in described if o is core.runtime.dataflow.provenance),
             "copies": copies,
             "elsewhere": 0 if running else sum(a["bytes"] for a in held),
             "dictionary": dictionary,
@@ -157,11 +162,19 @@ def _held(dataflow: Dataflow) -> Iterable[int]:
     return (o.measure()[2] for o in _stateful(dataflow))
 
 
-def _of_process() -> Iterable[int]:
+def _all_dataflows() -> Iterable[Dataflow]:
     for core in list(CORES):
         if not core.closed:
-            for dataflow in (d for some in core.runtime.dataflows() for d in some):
-                yield from _held(dataflow)
+            yield from (d for some in core.runtime.dataflows() for d in some)
+
+
+def _of_process() -> Iterable[int]:
+    return (held for dataflow in _all_dataflows() for held in _held(dataflow))
+
+
+def _untouched() -> Iterable[int]:
+    """Bytes that are set aside for nodes of provenance and were never written to: the process does not have them."""
+    return (d.provenance.untouched for d in _all_dataflows() if d.provenance is not None)
 
 
 def _needed(core: Core) -> dict[Operator, list[str]]:

@@ -677,9 +677,10 @@ class Session:
         """What holds how much memory: "total" bytes; "arrangements", each with its size, its readers, and the tables
         and views that it is "for"; "holders", those tables and views, each with its "share" of what is held in common
         and what would be "freed" if it were dropped. Further keys: "dictionary" (of texts), "history" (what only
-        earlier times need), "working" (scratch space), "copies", and "files" (state that did not fit into memory, not
-        in the total). "step" is by how much memory grew at most during the last step, as seen between its operators.
-        Those of the process are "resident", "peak" and "unused". It prints as tables.
+        earlier times need), "provenance" (nodes of expressions that views keep), "working" (scratch space), "copies",
+        and "files" (state that did not fit into memory, not in the total). "step" is by how much memory grew at most
+        during the last step, as seen between its operators. Those of the process are "resident", "peak" and "unused".
+        It prints as tables.
 
         >>> import everview as ev
         >>> db = ev.connect()

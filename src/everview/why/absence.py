@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from heapq import nsmallest
+from itertools import combinations, islice
 from typing import Any
 
 from everview.language.relation import relation_of
@@ -27,7 +28,7 @@ from everview.types import NULL
 from everview.why import drawing, linear
 from everview.why.access import Supposed, matches
 from everview.why.block import Bag, Bound, Row
-from everview.why.contents import Contents, Inside, agreeing, sides_of
+from everview.why.contents import OUTSIDE, Contents, Inside, agreeing, sides_of
 from everview.why.derivation import Values
 from everview.why.finals import Final
 from everview.why.groups import GROUPINGS, Grouping, in_order, output
@@ -52,6 +53,9 @@ FILLED = 4
 
 GUESSES = 4
 """Ways for which that is done."""
+
+Linear = plan.Project | plan.Filter | plan.FlatMap
+"""Plans that look at one row at a time."""
 
 _WRITTEN = "is not among the rows that are written down"
 
@@ -163,7 +167,21 @@ class Absences:
         fixed = [lack for lack in found if not lack.failed]  # rows that are written down never change
         found = fixed if fixed and all(_WRITTEN in "".join(x.failed) for x in found if x.failed) else found
         told = sorted(((lack.order(), self._told(lack)) for lack in found), key=lambda pair: (pair[0], str(pair[1])))
-        return tuple(dict.fromkeys(way for _, way in told))[:TOLD]
+        return tuple(dict.fromkeys(way for _, way in told))[:TOLD] or (self._others(node, known),)
+
+    def _others(self, node: plan.Node, bound: Bound) -> Way:
+        """Where no way is found back through a recursion: what it settles on instead, the rows that are most alike."""
+        name = self.telling.names.own.name
+        for fewer in range(1, len(bound) + 1):
+            for left_out in combinations(sorted(bound, reverse=True), fewer):
+                known = {c: code for c, code in bound.items() if c not in left_out}
+                there = sorted(row for row, n in self.contents.rows(node, {}, known).items() if n > 0)
+                if there:
+                    rows = ", ".join(
+                        f"{name}({drawing.shown(self.telling.decoded(node.types, row))})" for row in there[:NEAREST]
+                    )
+                    return Way((), (f"its recursion ends with {rows} instead",))
+        return Way((), ("its recursion ends without any row",))
 
     def _quick(self, node: plan.Node) -> bool:
         """Whether a plan is computed quickly: it has no loops, or what they read is small."""
@@ -212,10 +230,10 @@ class Absences:
             missing.append((named.name, self.pattern(table, dict(bound))[: named.width]))
         return Way(tuple(missing), lack.failed, lack.rule)
 
-    def pattern(self, node: plan.Node, bound: Bound) -> Values:
+    def pattern(self, node: plan.Node, bound: Bound, inside: Inside = OUTSIDE) -> Values:
         """What is known of a row, as values; None for what is open."""
         codes = tuple(bound.get(c, NULL) for c in range(len(node.types)))
-        return self.telling.decoded(tuple(t.optional() for t in node.types), codes)
+        return self.telling.values(node, inside, codes, optional=True)
 
     # what one plan lacks
 
@@ -244,44 +262,63 @@ class Absences:
         elif isinstance(node, plan.Variable):
             found = self._variable(node, inside, bound)
         else:
-            found = [Lack(failed=(f"{self._shown(node, bound)} {_WRITTEN}",))]
+            found = [Lack(failed=(f"{self._shown(node, bound, inside)} {_WRITTEN}",))]
         rule = self.telling.names.rule(node)
         return self._nearest(replace(lack, rule=rule or lack.rule) for lack in found)
 
     def _late(self, node: plan.Table, bound: Bound) -> str:
         """Of a table that follows the clock: the row is there, but this is not its time."""
         named = self.telling.names.table(node)
-        followed = relation_of(self.contents.access.core.catalog.table_of(node)).origin
+        own = relation_of(self.contents.access.core.catalog.table_of(node))
+        if named.kind == "clock":
+            there = sorted(self.contents.rows(node, {}, {}))[-1:]
+            last = f"; the last is {self._listed(node, {}, there)}" if there else ""
+            return f"{self._shown(node, bound, {})} is not of {named.name}{last}"
+        followed = own.origin
         if followed is None:
             return ""
         origin = relation_of(followed).node
         known = {c: code for c, code in bound.items() if c < named.width}
         there = nsmallest(NEAREST, self.contents.rows(origin, {}, known))
         rows = ", ".join(f"{named.name}({drawing.shown(self.telling.decoded(origin.types, r))})" for r in there)
-        return f"{rows} {'is' if len(there) == 1 else 'are'} there, but not {named.how}" if there else ""
+        verb = "is" if len(there) == 1 else "are"
+        if own.partner is None:
+            return f"{rows} {verb} there, but not {named.how}" if there else ""
+        partner = relation_of(own.partner).node
+        wanted = {c - named.width: x for c, x in bound.items() if 0 <= c - named.width < len(partner.types)}
+        then = f"{named.partner}{self._shown(partner, wanted, {})}"
+        if there:
+            return f"{rows} {verb} there, and came when there was no row {then}"
+        return "" if self.contents.rows(partner, {}, wanted) else f"there is no row {then} for a row that comes now"
 
     def _nearest(self, lacks: Iterable[Lack]) -> list[Lack]:
         return sorted(set(lacks), key=lambda lack: (lack.order(), str(lack.missing), lack.failed))[: 2 * NEAREST]
 
-    def _shown(self, node: plan.Node, bound: Bound) -> str:
-        return f"({', '.join('_' if v is None else repr(v) for v in self.pattern(node, bound))})"
+    def _shown(self, node: plan.Node, bound: Bound, inside: Inside) -> str:
+        return f"({', '.join('_' if v is None else repr(v) for v in self.pattern(node, bound, inside))})"
 
-    def _linear(self, node: plan.Project | plan.Filter | plan.FlatMap, inside: Inside, bound: Bound) -> list[Lack]:
+    def _listed(self, node: plan.Node, inside: Inside, rows: Iterable[Row]) -> str:
+        """Some rows of a plan."""
+        return ", ".join(f"({drawing.shown(self.telling.values(node, inside, row))})" for row in islice(rows, NEAREST))
+
+    def _linear(self, node: Linear, inside: Inside, bound: Bound) -> list[Lack]:
         below = linear.below(node, bound, self.contents.interner)
         text = self.telling.names.text(node)
         if below is None:
-            return [Lack(failed=(f"{text} never gives {self._shown(node, bound)}",))]
+            return [Lack(failed=(f"{text} never gives {self._shown(node, bound, inside)}",))]
         near = sorted(row for row, n in self.contents.rows(node.child, inside, below).items() if n > 0)
         if not near:
-            return self._refused(node, below, bound) or self.lacks(node.child, inside, below)
-        rows = ", ".join(f"({drawing.shown(self.telling.decoded(node.child.types, row))})" for row in near[:NEAREST])
+            return self._refused(node, inside, below, bound) or self.lacks(node.child, inside, below)
+        rows = self._listed(node.child, inside, near)
         failure = linear.failure(node, near[0], self.contents.interner)
         if failure:
             return [Lack(failed=(f"{text}: {failure} for {rows}",))]
-        what = "is not true" if isinstance(node, plan.Filter) else f"gives no {self._shown(node, bound)}"
-        return [Lack(failed=(f"{text} {what} for {rows}",))]
+        return [Lack(failed=(f"{text} {self._refusal(node, inside, bound)} for {rows}",))]
 
-    def _refused(self, node: plan.Project | plan.Filter | plan.FlatMap, below: Bound, bound: Bound) -> list[Lack]:
+    def _refusal(self, node: plan.Node, inside: Inside, bound: Bound) -> str:
+        return "is not true" if isinstance(node, plan.Filter) else f"gives no {self._shown(node, bound, inside)}"
+
+    def _refused(self, node: Linear, inside: Inside, below: Bound, bound: Bound) -> list[Lack]:
         """Whether a row that is known in full would not pass, if it were there."""
         if isinstance(node, plan.FlatMap) or len(below) < len(node.child.types):
             return []
@@ -289,9 +326,8 @@ class Absences:
         (made,) = linear.images(node, [row], self.contents.interner)
         if any(matches(image, bound) for image in made):
             return []
-        values = drawing.shown(self.telling.decoded(node.child.types, row))
-        what = "is not true" if isinstance(node, plan.Filter) else f"gives no {self._shown(node, bound)}"
-        return [Lack(failed=(f"{self.telling.names.text(node)} {what} for ({values})",))]
+        what, values = self._refusal(node, inside, bound), self._listed(node.child, inside, [row])
+        return [Lack(failed=(f"{self.telling.names.text(node)} {what} for {values}",))]
 
     def _union(self, node: plan.Union, inside: Inside, bound: dict[int, int]) -> list[Lack]:
         """Every input that adds rows is a way; one that takes them away stands in the way."""
@@ -313,7 +349,7 @@ class Absences:
             if isinstance(each, plan.Negate) and self.contents.count(each.child, inside, row) > 0:
                 if free_depths(each.child):
                     reasons.append(
-                        f"{self.telling.names.text(each.child)} has {self._shown(node, dict(enumerate(row)))}"
+                        f"{self.telling.names.text(each.child)} has {self._shown(node, dict(enumerate(row)), inside)}"
                     )
                 else:
                     own = self.telling.decoded(node.types, row)
@@ -381,8 +417,7 @@ class Absences:
         if not first and not group:
             return self.lacks(node.child, inside, {c: code for c, code in bound.items() if c < len(node.child.types)})
         made = sorted(row for row in output(node, *self._one(node, group), self.contents.interner))
-        rows = ", ".join(f"({drawing.shown(self.telling.decoded(node.types, row))})" for row in made[:NEAREST])
-        return [Lack(failed=(f"{text} gives {rows} instead",))]
+        return [Lack(failed=(f"{text} gives {self._listed(node, inside, made)} instead",))]
 
     def _one(self, node: Grouping, group: Bag) -> tuple[Row, Bag]:
         """One group of several, the first."""
@@ -407,6 +442,7 @@ class Absences:
         if key not in self._final:
             self._final[key] = final = Final(self.telling.search.histories.of(loop, inside))
             self._loops[final.serial] = (loop, inside)
+            self.telling.search.holds(final, loop, inside)
         return self._again(self._final[key], loop, inside, node.index, bound)
 
     def _variable(self, node: plan.Variable, inside: Inside, bound: dict[int, int]) -> list[Lack]:

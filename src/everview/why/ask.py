@@ -28,7 +28,7 @@ from everview.why.derivation import Derivation, Values, Witnesses
 from everview.why.kept import Kept
 from everview.why.loops import Histories
 from everview.why.steps import Goal, Search
-from everview.why.told import Names, Telling
+from everview.why.told import Names, Telling, names_of
 from everview.why.witnesses import witnesses
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Question:
 
     def names(self) -> Names:
         """What plans are called, for the view that is asked about."""
-        return Names(self.view._core, self.view, self.node)
+        return names_of(self.view._core, self.view, self.node)
 
     def count(self, row: Row) -> int:
         """How often a row is in the view."""

@@ -15,9 +15,9 @@ from everview.why import drawing
 
 Values = tuple[Any, ...]
 
-Kind = Literal["table", "constant", "view", "loop", "group", "absent"]
-"""What a row is one of: a table, what is written down, a view, a recursion, a step in between that looks at many rows;
-or that there is none (`absent`).
+Kind = Literal["table", "constant", "clock", "view", "loop", "group", "absent"]
+"""What a row is one of: a table, what is written down, the time (a present day, a watermark), a view, a recursion, a
+step in between that looks at many rows; or that there is none (`absent`).
 """
 
 

@@ -1,96 +1,266 @@
 """From a loop's row straight down to the one row that it came of.
 
 A tree says which row a loop's row came of (`everview.why.kept.Forest`): there the variable holds that row alone. What
-else the body needs is mostly known then, column by column: reach(y) came of reach(x), so the edge is (x, y). This walks
-down plain bodies (thresholds, unions, choices of columns, one join with the variable) and finds the steps at once,
-where `everview.why.contents` would compute everything that the body makes, and look through it.
+else the body needs is mostly known then, column by column: reach(y) came of reach(x), so the edge is (x, y). A body is
+taken apart once, into *ways*: thresholds, unions, minima and choices of columns on top, then a join with the variable,
+or a plan that does not read it. Each turn of the loop is one look-up for each way, where `everview.why.contents` would
+compute all that the body makes, and `everview.why.steps` would go down it node by node.
 
-It finds a way or it finds nothing; then the search goes on as for any other loop. What it finds is what the search
-would choose, too: the first input of a union that has the row, the least of several partners.
+Where the variable holds many rows (`everview.why.kept.Rounds`), the other side of the join is looked at first: an edge
+to y says which row it would have come of.
+
+It finds a turn or it finds nothing; then the search goes on as for any other loop. What it finds is what the search
+would choose, too: the first input of a union that has the row, the least of several partners. Tests compare them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_depths
+from everview.types import NULL
 from everview.why import linear
-from everview.why.contents import Contents, Given, Inside, agreeing, sides_of
+from everview.why.contents import OUTSIDE, Contents, Given, Variables
 
 if TYPE_CHECKING:
-    from everview.why.block import Bound, Row
-    from everview.why.steps import Goal
+    from everview.why.block import Row
 
 FEW = 4
 """Rows of variables up to which there is something to be gained."""
 
+LARGEST = 2**63 - 1
 
-def found(contents: Contents, goal: Goal) -> bool:
-    """Whether a row is made of what a body reads, all the way down; then the goals on the way know their steps."""
-    node = goal.node
-    if isinstance(node, plan.Variable):
-        return goal.row in contents.rows(node, goal.inside, dict(enumerate(goal.row)))
-    if not free_depths(node):
-        return contents.count(node, goal.inside, goal.row) > 0
-    if isinstance(node, plan.Threshold):
-        return _through(contents, goal, node.child, goal.row)
-    if isinstance(node, plan.Union):
-        return any(_through(contents, goal, child, goal.row) for child in node.inputs)
-    if isinstance(node, plan.Project):
-        row = _origin(contents, node, goal.inside, goal.row)
-        return row is not None and _through(contents, goal, node.child, row)
-    if isinstance(node, plan.Join):
-        width = len(node.left.types)
-        left, right = goal.below(node.left, goal.row[:width]), goal.below(node.right, goal.row[width:])
-        if found(contents, left) and found(contents, right):
-            goal.children = (left, right)
-            return True
-    return False
+Of = Callable[["Row"], "int | None"]
+"""A column's code by a row's; None if it is not known here."""
 
 
-def _through(contents: Contents, goal: Goal, node: plan.Node, row: Row) -> bool:
-    """The same of a goal that is explained by one row of another plan."""
-    child = goal.below(node, row)
-    if not found(contents, child):
-        return False
-    goal.children = (child,)
-    return True
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One way through a body: a plan without the loop's variables, or a pair of them and such a plan."""
+
+    path: tuple[plan.Node, ...]
+    """the nodes above, from the top"""
+    columns: tuple[int, ...]
+    """where the codes of its rows stand in the body's"""
+    tests: tuple[tuple[plan.Filter, tuple[int, ...]], ...]
+    """conditions on the way, and where the codes of the rows that they test stand"""
+    free: plan.Node | None = None
+    pair: Pair | None = None
 
 
-def _origin(contents: Contents, node: plan.Project, inside: Inside, row: Row) -> Row | None:
-    """The pair of a join that becomes a row, if the variable on one of its sides holds few rows."""
-    join = node.child
-    if not isinstance(join, plan.Join) or not linear.is_plain(node):
+class Pair:
+    """A join of a loop's variable with what does not read it, and a choice of its columns or sums of them."""
+
+    def __init__(self, join: plan.Join, made: plan.Project, side: int) -> None:
+        self.join, self.made, self.side = join, made, side
+        variable, self.other = (join.left, join.right) if side == 0 else (join.right, join.left)
+        assert isinstance(variable, plan.Variable)
+        self.variable = variable
+        width = len(join.left.types)
+        begin = (0, width)[side]
+        self.chosen = [(at, e.index) for at, e in enumerate(made.exprs) if isinstance(e, ColumnRef)]
+        mine = range(begin, begin + len(variable.types))
+        self.own = [(at, c - begin) for at, c in self.chosen if c in mine]
+        self.others = [(at, c - (0, width)[1 - side]) for at, c in self.chosen if c not in mine]
+        keys = (join.left_keys, join.right_keys)
+        self.keys = list(zip(keys[1 - side], keys[side], strict=True))
+        self.open = len({c for _, c in self.own} | {c for _, c in self.keys}) < len(variable.types)
+        """whether the other row and the one that is made do not say which row of the variable it was"""
+        self.computed = [(at, _computed(e)) for at, e in enumerate(made.exprs) if not isinstance(e, ColumnRef)]
+
+    def turn(self, contents: Contents, held: Given, wanted: Row) -> tuple[Row, Row] | None:
+        """The least pair that becomes a row: the variable's, and the other."""
+        least = None
+        for row in held.bags[self.variable.index]:
+            if all(row[c] == wanted[at] for at, c in self.own):
+                for partner in self._partners(contents, row, wanted):
+                    pair = row + partner if self.side == 0 else partner + row
+                    if (least is None or pair < least[0]) and self._becomes(contents, pair, wanted):
+                        least = (pair, row, partner)
+        return None if least is None else least[1:]
+
+    def turn_back(self, contents: Contents, held: Variables, wanted: Row) -> tuple[Row, Row] | None:
+        """The same where the variable holds many rows: by the rows of the other plan that will do."""
+        if self.open:
+            return None
+        least = None
+        known = {c: wanted[at] for at, c in self.others}
+        for partner, n in contents.rows(self.other, OUTSIDE, known).items():
+            own = {c: wanted[at] for at, c in self.own}
+            if n <= 0 or any(own.setdefault(c, partner[k]) != partner[k] for k, c in self.keys):
+                continue
+            row = tuple([own[c] for c in range(len(own))])
+            pair = row + partner if self.side == 0 else partner + row
+            better = (least is None or pair < least[0]) and self._becomes(contents, pair, wanted)
+            if better and held.rows(self.variable.index, own).get(row, 0) > 0:
+                least = (pair, row, partner)
+        return None if least is None else least[1:]
+
+    def _partners(self, contents: Contents, row: Row, wanted: Row) -> list[Row]:
+        known = {c: wanted[at] for at, c in self.others}
+        for c, own in self.keys:
+            if known.setdefault(c, row[own]) != row[own]:
+                return []
+        if len(known) == len(self.other.types):
+            partner = tuple([known[c] for c in range(len(known))])
+            return [partner] if contents.count(self.other, OUTSIDE, partner) > 0 else []
+        return sorted([r for r, n in contents.rows(self.other, OUTSIDE, known).items() if n > 0])
+
+    def _becomes(self, contents: Contents, pair: Row, wanted: Row) -> bool:
+        width = len(self.join.left.types)
+        if not linear.keys_match(self.join, pair[:width], pair[width:]):
+            return False
+        for at, compute in self.computed:
+            code = None if compute is None else compute(pair)
+            if code is None:
+                return wanted in linear.images(self.made, [pair], contents.interner)[0]
+            if code != wanted[at]:
+                return False
+        return True
+
+
+def ways(body: plan.Node) -> list[Way]:
+    """The ways through a body; none if it is not plain. A body keeps them."""
+    found: list[Way] | None = body.__dict__.get(_WAYS)
+    if found is None:
+        try:
+            found = _ways(body, (), tuple(range(len(body.types))), ())
+        except _NotPlain:
+            found = []
+        body.__dict__[_WAYS] = found
+    return found
+
+
+_WAYS = "_ways"
+
+
+class _NotPlain(Exception):
+    """A body is not of the kind that is walked here."""
+
+
+def turn(
+    contents: Contents, body: plan.Node, held: Variables, row: Row
+) -> tuple[Way, list[tuple[plan.Node, Row]]] | None:
+    """Through a body in one step: the way, and the rows at its end (of the variable, of other plans), left to right."""
+    few = isinstance(held, Given) and held.size <= FEW
+    if held.partial and not few:
         return None
-    known = linear.below(node, dict(enumerate(row)), contents.interner)
-    sides = None if known is None else sides_of(join, known)
-    if sides is None:
-        return None
-    for side, variable in enumerate((join.left, join.right)):
-        if isinstance(variable, plan.Variable):
-            held = inside[variable.depth]
-            if isinstance(held, Given) and held.size <= FEW:
-                return _pair(contents, join, inside, side, sides)
+    for way in ways(body):
+        if not few and any(isinstance(n, plan.Reduce) for n in way.path):
+            return None  # a minimum of many is told with how many there are
+        wanted = tuple([row[c] for c in way.columns])
+        if way.free is not None:
+            if contents.count(way.free, OUTSIDE, wanted) > 0 and _passes(contents, way, row):
+                return way, [(way.free, wanted)]
+            continue
+        pair = way.pair
+        assert pair is not None
+        turned = pair.turn if few else pair.turn_back
+        found = turned(contents, held, wanted)  # type: ignore[arg-type]
+        if not few and pair.open:
+            return None
+        if found is not None and _passes(contents, way, row):
+            ends: list[tuple[plan.Node, Row]] = [(pair.variable, found[0]), (pair.other, found[1])]
+            return way, ends if pair.side == 0 else ends[::-1]
     return None
 
 
-def _pair(contents: Contents, join: plan.Join, inside: Inside, side: int, sides: tuple[Bound, Bound]) -> Row | None:
-    """The least pair of a join, of the few rows on one of its sides."""
-    nodes, keys = (join.left, join.right), (join.left_keys, join.right_keys)
-    other = 1 - side
-    pairs = []
-    for row in contents.rows(nodes[side], inside, sides[side]):
-        bound = agreeing(sides[other], zip(keys[other], (row[k] for k in keys[side]), strict=True))
-        if bound is None:
-            continue
-        if len(bound) == len(nodes[other].types):
-            partner: Row | None = tuple([bound[c] for c in range(len(bound))])
-        else:
-            partners = [r for r, n in contents.rows(nodes[other], inside, bound).items() if n > 0]
-            partner = min(partners) if partners else None
-        if partner is not None:
-            left, right = (row, partner) if side == 0 else (partner, row)
-            if linear.keys_match(join, left, right):
-                pairs.append(left + right)
-    return min(pairs) if pairs else None
+def _passes(contents: Contents, way: Way, row: Row) -> bool:
+    for node, columns in way.tests:
+        tested = tuple([row[c] for c in columns])
+        quick = _computed(node.predicate)
+        passed = None if quick is None else quick(tested)
+        if passed is None:
+            passed = bool(linear.images(node, [tested], contents.interner)[0])
+        if not passed:
+            return False
+    return True
+
+
+def _ways(
+    node: plan.Node,
+    path: tuple[plan.Node, ...],
+    columns: tuple[int, ...],
+    tests: tuple[tuple[plan.Filter, tuple[int, ...]], ...],
+) -> list[Way]:
+    """Those below a node; `columns`: where the codes of its rows stand in the body's."""
+    if not free_depths(node):
+        return [Way(path, columns, tests, free=node)]
+    further = (*path, node)
+    match node:
+        case plan.Threshold():
+            return _ways(node.child, further, columns, tests)
+        case plan.Filter():
+            return _ways(node.child, further, columns, (*tests, (node, columns)))
+        case plan.Union():
+            return [way for each in node.inputs for way in _ways(each, further, columns, tests)]
+        case plan.Reduce() if _is_extreme(node):
+            best = node.aggregates[0].column
+            assert best is not None
+            at = dict(zip((*node.keys, best), columns, strict=True))
+            return _ways(node.child, further, tuple(at[c] for c in range(len(at))), tests)
+        case plan.Project():
+            join = node.child
+            if isinstance(join, plan.Join):
+                for side, (one, other) in enumerate(((join.left, join.right), (join.right, join.left))):
+                    if isinstance(one, plan.Variable) and not free_depths(other):
+                        return [Way((*further, join), columns, tests, pair=Pair(join, node, side))]
+    raise _NotPlain
+
+
+def _is_extreme(node: plan.Reduce) -> bool:
+    """Whether a reduction is a minimum or maximum, and its rows have nothing else."""
+    if len(node.aggregates) != 1 or node.aggregates[0].kind not in ("min", "max"):
+        return False
+    return sorted((*node.keys, node.aggregates[0].column or 0)) == list(range(len(node.child.types)))
+
+
+def _computed(expr: Expr) -> Of | None:
+    """An expression of whole numbers as a function of codes, where it is a plain one."""
+    if isinstance(expr, ColumnRef):
+        return None if expr.type.nullable else _column(expr.index)
+    if isinstance(expr, Literal):
+        number = expr.value
+        plain = expr.type.kind == "int" and isinstance(number, int) and not isinstance(number, bool)
+        return (lambda row: number) if plain else None
+    if not isinstance(expr, Call):
+        return None
+    if expr.op == "is_not_null" and isinstance(expr.args[0], ColumnRef):
+        own = expr.args[0]
+        return (lambda row: row[own.index] != NULL) if own.type.nullable else (lambda row: 1)
+    if expr.op not in _PLAIN or len(expr.args) != 2 or any(a.type.kind != "int" for a in (expr, *expr.args)):
+        return None
+    a, b = (_computed(arg) for arg in expr.args)
+    return None if a is None or b is None else _PLAIN[expr.op](a, b)
+
+
+def _column(at: int) -> Of:
+    return lambda row: row[at]
+
+
+def _sum(a: Of, b: Of) -> Of:
+    def total(row: Row) -> int | None:
+        x, y = a(row), b(row)
+        if x is None or y is None or not -LARGEST <= x + y <= LARGEST:
+            return None
+        return x + y
+
+    return total
+
+
+def _one_of(choose: Callable[[int, int], int]) -> Callable[[Of, Of], Of]:
+    def of(a: Of, b: Of) -> Of:
+        def chosen(row: Row) -> int | None:
+            x, y = a(row), b(row)
+            return None if x is None or y is None else choose(x, y)
+
+        return chosen
+
+    return of
+
+
+_PLAIN: dict[str, Callable[[Of, Of], Of]] = {"add": _sum, "least": _one_of(min), "greatest": _one_of(max)}

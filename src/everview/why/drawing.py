@@ -22,7 +22,7 @@ MOST_WRITTEN = 3000
 
 COLOURS = {
     "table": "#1f6f43", "constant": "#6b6b6b", "view": "#1b4b8f", "loop": "#1b4b8f", "group": "#8a5a00",
-    "absent": "#a11d1d",
+    "absent": "#a11d1d", "clock": "#6b6b6b",
 }  # fmt: skip
 
 

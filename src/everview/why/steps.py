@@ -50,12 +50,6 @@ class Goal:
     """what makes it the same as another, for the search that it is a goal of"""
     came: Came | None = None
     """of a loop's row: how it came"""
-    children: tuple[Goal, ...] = ()
-    """what it follows from, if that is known already (`everview.why.direct`)"""
-
-    def below(self, node: plan.Node, row: Row) -> Goal:
-        """A goal that this one follows from, in the same round."""
-        return Goal(node, self.inside, row, self.sign)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +80,8 @@ class Step:
     absent: tuple[Absent, ...] = ()
     seen: Seen | None = None
     round: int | None = None
+    way: direct.Way | None = None
+    """of a loop's row: how it follows from its children, past the nodes in between (`everview.why.direct`)"""
 
 
 class Search:
@@ -96,6 +92,8 @@ class Search:
         self.contents = contents
         self.histories = histories
         self.of = of
+        self.straight = True
+        """whether loops are gone down straight where that is possible"""
         self.steps: dict[Key, Step] = {}
         self._negates = plan.Negate in of.kinds
         self._rounds: dict[int, tuple[plan.Loop, Inside, int | None]] = {}
@@ -122,7 +120,7 @@ class Search:
             goal = todo.pop()
             key = goal.key or self.key(goal)
             if key not in steps:
-                steps[key] = step = Step(goal, goal.children) if goal.children else _RULES[type(goal.node)](self, goal)
+                steps[key] = step = _RULES[type(goal.node)](self, goal)
                 if len(step.children) == 1:
                     todo.append(step.children[0])
                 else:
@@ -292,12 +290,23 @@ class Search:
             assert initial is not None
             child = Goal(initial, goal.inside, goal.row, goal.sign)
         else:
+            if self.straight and not self._negates and len(loop.bodies) == 1 and goal.sign > 0:
+                turn = direct.turn(self.contents, loop.bodies[0], came.before, goal.row)
+                if turn is not None:
+                    way, ends = turn
+                    upto = None if came.round is None else came.round - 1
+                    children = tuple([self._end(goal, loop, upto, *end) for end in ends])
+                    return Step(goal, children, round=came.round, way=way)
             child = Goal(loop.bodies[node.index], {**goal.inside, loop.depth: came.before}, goal.row, goal.sign)
-            if came.before.partial and not self._negates and direct.found(self.contents, child):
-                return Step(goal, (child,), round=came.round)
         if self.contents.count(child.node, child.inside, child.row) * goal.sign <= 0:
             raise NoWay(loop)
         return Step(goal, (child,), round=came.round)
+
+    def _end(self, goal: Goal, loop: plan.Loop, upto: int | None, node: plan.Node, row: Row) -> Goal:
+        """What is at the end of a way through a body: a row of the loop again, or of another plan."""
+        if isinstance(node, plan.Variable):
+            return Goal(self.result_of(loop, node.index), goal.inside, row, 1, upto)
+        return Goal(node, goal.inside, row)
 
     def variable(self, goal: Goal) -> Step:
         """A row of a loop's variable is one of the loop, in an earlier round."""
@@ -305,6 +314,10 @@ class Search:
         assert isinstance(node, plan.Variable)
         loop, inside, upto = self._rounds[goal.inside[node.depth].serial]
         return Step(goal, (Goal(self.result_of(loop, node.index), inside, goal.row, goal.sign, upto),))
+
+    def holds(self, variables: Variables, loop: plan.Loop, inside: Inside) -> None:
+        """This is what a loop's variables hold at its end."""
+        self._rounds[variables.serial] = (loop, inside, None)
 
     def loop_of(self, variables: Variables) -> plan.Loop:
         """The loop that holds this in some round."""

@@ -8,11 +8,13 @@ its reasons become those of the row above. A row of a Datalog relation has the r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
+from everview.expr.nodes import Call
 from everview.language.collection import known_names
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
@@ -22,15 +24,19 @@ from everview.plan.wording import texts
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.overview import TRANSIENT
 from everview.types import NULL, DataType
-from everview.why.contents import sides_of
-from everview.why.derivation import Derivation
+from everview.why import drawing, labels
+from everview.why.block import Row
+from everview.why.contents import Inside, sides_of
+from everview.why.derivation import Derivation, Kind
 from everview.why.groups import GROUPINGS
 from everview.why.linear import below
 from everview.why.steps import Absent, Goal, Key, Search, Step
 
 if TYPE_CHECKING:
     from everview.session.core import Core
+    from everview.session.table import Table
     from everview.session.view import View
+    from everview.why.direct import Way
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,24 @@ class Named:
 
     name: str
     columns: tuple[str, ...]
-    kind: str = "view"
+    kind: Kind = "view"
     how: str = ""
     width: int = 0
     """of a table that belongs to views: how many of its columns are people's"""
+    partner: str = ""
+    """of one whose rows were joined when they came: with rows of which table"""
+
+
+def names_of(core: Core, view: View, node: plan.Node) -> Names:
+    """The names of plans, seen from a view that is asked as `node`; kept for as long as all names hold."""
+    if node is not relation_of(view).node:
+        return Names(core, view, node)
+    known = core.catalog.overview.told
+    key = (view, *(id(rules) for rules in rules_of(core).values()))
+    found: Names | None = known.get(key)
+    if found is None:
+        found = known[key] = Names(core, view, node)
+    return found
 
 
 class Names:
@@ -64,7 +84,8 @@ class Names:
         self._tables: dict[plan.Node, Named] = {}
         self._by_rule: dict[int, tuple[plan.Node, str]] = {}
         self._texts: Mapping[plan.Node, str] | None = None
-        self._rules = [rules._strata.texts for rules in dict.fromkeys(rules_of(core).values())]
+        self._programs = tuple(dict.fromkeys(rules_of(core).values()))
+        self._rules = [rules._strata.texts for rules in self._programs]
         self._rules += relation_of(view).rules
 
     def of(self, node: plan.Node) -> Named | None:
@@ -81,14 +102,11 @@ class Names:
             return found
 
     def table(self, node: plan.Table) -> Named:
-        """A table; one that follows the clock for views is called by the name of the one it follows."""
+        """A table; one that follows the clock for views is called by the name of the one it follows, or by what it says
+        of the time.
+        """
         if node not in self._tables:
-            table = self.core.catalog.table_of(node)
-            origin, how = relation_of(table).origin or table, ""
-            if relation_of(table).origin is not None:
-                how = f"in {relation_of(table).label.removeprefix(RESERVED_PREFIX)}"
-            columns = tuple(c.name for c in relation_of(origin).columns)
-            self._tables[node] = Named(relation_of(origin).label, columns, "table", how, len(columns))
+            self._tables[node] = _of_table(self.core.catalog.table_of(node))
         return self._tables[node]
 
     def recursion(self, node: plan.LoopResult) -> Named:
@@ -98,6 +116,11 @@ class Names:
             which = f" {node.index + 1}" if len(node.loop.bodies) > 1 else ""
             found = self._views[node] = Named(f"{self._around(node).name}'s recursion{which}", (), "loop")
         return found
+
+    def earlier(self, node: plan.LoopResult) -> Named:
+        """Rows of a loop that it does not end with: they are no rows of the view that it is."""
+        named = self.recursion(node)
+        return named if named.kind == "loop" else Named(f"{named.name}'s recursion", named.columns, "loop")
 
     def _around(self, loop: plan.LoopResult) -> Named:
         """The view of those that the one asked about reads, or itself, that a loop is a part of."""
@@ -135,6 +158,26 @@ def _of_view(view: View) -> Named:
     return Named(name, tuple(c.name for c in relation_of(view).columns))
 
 
+def _of_table(table: Table) -> Named:
+    """A table's name. One that follows another for views (`everview.session.clock`) has its rows first, and it is told
+    what more it says; one that has no rows of a table is a clock.
+    """
+    relation = relation_of(table)
+    own = tuple(c.name for c in relation.columns)
+    if not relation.label.startswith(RESERVED_PREFIX):
+        return Named(relation.label, own, "table", "", len(own))
+    said = relation.label.removeprefix(RESERVED_PREFIX).rstrip("'")
+    if relation.origin is None:
+        return Named(f"the {said}", own, "clock", "", len(own))
+    origin = relation_of(relation.origin)
+    columns = tuple(c.name for c in origin.columns)
+    said = said.removeprefix(origin.stored_as).strip()
+    if own[: len(columns)] != columns:
+        return Named(f"{origin.label}'s {said} windows", own, "clock", "", len(own))
+    partner = "" if relation.partner is None else relation_of(relation.partner).label
+    return Named(origin.label, columns, "table", f"in {origin.label} {said}", len(columns), partner)
+
+
 def _can_be_null(declared: DataType) -> bool:
     """Whether NULL's code means NULL where it is looked for: in a column without NULLs, too, unless it is a float's."""
     return declared.nullable or declared.kind != "float"
@@ -165,6 +208,11 @@ class Telling:
         self.names = names
         self._parts: dict[Key, _Part] = {}
         self._nothing: dict[int, bool] = {}
+        self._losing: dict[int, bool] = {}
+        self._said: dict[int, list[tuple[str, str]]] = {}
+        self._labels: dict[int, dict[int, DataType]] = {}
+        self._labelled: bool | None = None
+        self._columns = labels.Hashes()
         self._decoders: dict[plan.Types, list[Decode]] = {}
         self._own_decoders: dict[int, list[Decode]] = {}
         self._tables: dict[int, Named] = {}
@@ -241,6 +289,36 @@ class Telling:
             return (decoders[0](row[0]),)
         return tuple([decode(code) for decode, code in zip(decoders, row)])  # noqa: B905 (keywords cost time here)
 
+    def values(self, node: plan.Node, inside: Inside, row: Row, *, optional: bool = False) -> tuple[Any, ...]:
+        """The values of a row of a plan that nobody has named: hashes of values are told as these. `optional`: the code
+        of NULL stands for what is open.
+        """
+        found = self.decoded(tuple(t.optional() for t in node.types) if optional else node.types, row)
+        hashes = self._hashes(node, inside)
+        if not hashes:
+            return found
+        interner = self.search.contents.interner
+        own = list(found)
+        for c, declared in hashes.items():
+            if row[c] != NULL:
+                with suppress(KeyError, ValueError, IndexError, OverflowError):  # then it is no such hash
+                    own[c] = decoder(declared, interner)(labels.unhashed(row[c]))
+        return tuple(own)
+
+    def _hashes(self, node: plan.Node, inside: Inside) -> dict[int, DataType]:
+        """The columns of a plan that hold hashes of values; nothing is looked for where nothing is hashed."""
+        found = self._labels.get(id(node))  # it lives as long as the search
+        if found is None:
+            around = [self.search.loop_of(inside[depth]) for depth in sorted(inside)]
+            found = self._labels[id(node)] = self._columns.of(node, around) if self._hashing() else {}
+        return found
+
+    def _hashing(self) -> bool:
+        if self._labelled is None:
+            calls = (e for n in self.names.node.walk() if isinstance(n, plan.Project) for e in n.exprs)
+            self._labelled = any(isinstance(e, Call) and e.op == "hash" for e in calls)
+        return self._labelled
+
     def _part(self, step: Step, below: list[_Part]) -> _Part:
         goal, node = step.goal, step.goal.node
         if len(below) == 1 and not step.absent and self._is_nothing(node):
@@ -258,7 +336,7 @@ class Telling:
         if isinstance(node, plan.Variable):
             return part
         if isinstance(node, plan.LoopResult):
-            return _Part((self._derived(goal, self.names.recursion(node), part, step.round),))
+            return _Part((self._of_loop(step, node, part),))
         named = self.names.of(node) if not free_depths(node) else None
         if isinstance(node, GROUPINGS):
             part = self._grouped(step, part)
@@ -269,13 +347,54 @@ class Telling:
             part = part._replace(rule=rule)
         return part if named is None else _Part((self._derived(goal, named, part),))
 
+    def _of_loop(self, step: Step, node: plan.LoopResult, part: _Part) -> Derivation:
+        """A row of a loop; if the loop has lost it since, that is said, and it is no row of a view."""
+        goal = step.goal
+        if step.way is not None:
+            part = self._along(step.way, part)
+        if step.round is not None and self._loses(node.loop) and not self._lasts(goal):
+            part = _Part(part.pieces, part.rule, (*part.how, f"in round {step.round}"))
+            return self._derived(goal, self.names.earlier(node), part, step.round)
+        return self._derived(goal, self.names.recursion(node), part, step.round)
+
+    def _along(self, way: Way, part: _Part) -> _Part:
+        """What the nodes on a way say, from the bottom."""
+        said = self._said.get(id(way))  # it lives as long as the plan
+        if said is None:
+            told = [(n, self.names.text(n) if isinstance(n, plan.Reduce) else "", self.names.rule(n)) for n in way.path]
+            said = self._said[id(way)] = [(text, rule) for _, text, rule in reversed(told) if text or rule]
+        for text, rule in said:
+            if text:
+                how = "; ".join(part.how)
+                part = _Part((Derivation((), text, "group", part.pieces, how=how, rule=part.rule),))
+            if rule:
+                part = _Part(part.pieces, rule, part.how)
+        return part
+
+    def _loses(self, loop: plan.Loop) -> bool:
+        """Whether a loop may lose rows from round to round."""
+        known = self._losing.get(id(loop))  # it lives as long as the search
+        if known is None:
+            kinds = (*GROUPINGS, plan.Negate)
+            known = any(isinstance(n, kinds) and free_depths(n) for body in loop.bodies for n in body.walk())
+            self._losing[id(loop)] = known
+        return known
+
+    def _lasts(self, goal: Goal) -> bool:
+        """Whether a loop's row is there at its end."""
+        return self.search.contents.count(goal.node, goal.inside, goal.row) > 0
+
     def _base(self, node: plan.Table, goal: Goal) -> _Part:
         """A row of a table."""
         table = self._tables.get(id(node))
         if table is None:
             table = self._tables[id(node)] = self.names.table(node)
-        row = self._values(goal)[: table.width]
-        return _Part((Derivation(row, table.name, "table", (), table.columns, "", table.how),))
+        row, how = self._values(goal), table.how
+        if table.partner:
+            *partner, found, _ = row[table.width :]
+            then = f"{table.partner}({drawing.shown(tuple(partner))})" if found else f"no row of {table.partner}"
+            how = f"with {then}, as it was when this row came"
+        return _Part((Derivation(row[: table.width], table.name, table.kind, (), table.columns, "", how),))
 
     def _is_nothing(self, node: plan.Node) -> bool:
         """Whether people have no word for what a plan does."""
@@ -290,21 +409,20 @@ class Telling:
         seen = step.seen
         assert seen is not None
         text = self.names.text(step.goal.node)
-        row = self._values(step.goal)
+        row = self.values(step.goal.node, step.goal.inside, step.goal.row)
         how = "; ".join((*part.how, *([f"number {seen.place} of {seen.rows}"] if seen.place is not None else [])))
         of = None if seen.place is not None else seen.rows
         return _Part((Derivation(row, text, "group", part.pieces, how=how, of=of, rule=part.rule),))
 
     def _derived(self, goal: Goal, named: Named, part: _Part, number: int | None = None) -> Derivation:
-        row = self._values(goal)
+        row = self._values(goal) if named.kind == "view" else self.values(goal.node, goal.inside, goal.row)
         how = "; ".join(dict.fromkeys(part.how)) if part.how else ""
-        kind: Any = named.kind
         rule, children, of = part.rule, part.pieces, None
         if len(children) == 1 and children[0].kind == "group":
             group = children[0]
             rule, children, of = rule or group.rule, group.children, group.of
             how = "; ".join(t for t in (how, "" if rule else group.source, group.how) if t)
-        return Derivation(row, named.name, kind, children, named.columns, rule, how, number, of)
+        return Derivation(row, named.name, named.kind, children, named.columns, rule, how, number, of)
 
     # what is not there
 
@@ -315,19 +433,41 @@ class Telling:
             where = self.names.text(node).replace("Filter", "where", 1)
             node = node.child
         codes = tuple(bound.get(c, NULL) for c in range(len(node.types)))
-        row = self.decoded(tuple(t.optional() for t in node.types), codes)
+        row = self.values(node, inside, codes, optional=True)
         if isinstance(node, plan.Variable):
             loop = self.search.loop_of(inside[node.depth])
             named: Named | None = self.names.recursion(self.search.result_of(loop, node.index))
         else:
             named = self._called(node)
         width = named.width if named is not None and named.width else len(row)
-        source = self.names.text(node) if named is None else named.name
         columns = () if named is None else named.columns
         nulls = [c for c, code in bound.items() if code == NULL and c < width and _can_be_null(node.types[c])]
         known = [f"{columns[c] if c < len(columns) else f'column {c + 1}'} is NULL" for c in nulls]
+        if named is None:
+            where = where or self.names.text(node).replace("Filter", "where", 1)
+            row, width = tuple(row[c] for c in sorted(bound)), len(bound)
+        source = self._read_by(node, inside) if named is None else named.name
         how = "; ".join([*known, *([where] if where else [])])
         return Derivation(row[:width], source, "absent", columns=columns, how=how)
+
+    def _read_by(self, node: plan.Node, inside: Inside) -> str:
+        """What a plan without a name is made of: the nearest plans that have one."""
+        found: dict[str, None] = {}
+        todo = [node]
+        while todo:
+            each = todo.pop()
+            if isinstance(each, plan.Variable):
+                named: Named | None = None
+                if each.depth in inside:
+                    loop = self.search.loop_of(inside[each.depth])
+                    named = self.names.recursion(self.search.result_of(loop, each.index))
+            else:
+                named = self.names.recursion(each) if isinstance(each, plan.LoopResult) else self._called(each)
+            if named is None:
+                todo.extend(reversed(each.children()))
+            else:
+                found[named.name] = None
+        return f"of {' with '.join(found)}"
 
     def _called(self, node: plan.Node) -> Named | None:
         """What people call a plan that reads no loop's variables."""

@@ -35,6 +35,7 @@ class Alternatives(Search):
 
     def __init__(self, contents: Contents, histories: Histories, of: plan.Node) -> None:
         super().__init__(contents, histories, of)
+        self.straight = False  # every way is tried
         self.budget = BUDGET
         self.cut = False
         """whether something was left out"""
@@ -47,7 +48,7 @@ class Alternatives(Search):
         key = (id(loop), self.contents.place(loop, goal.inside))
         if key not in self._final:
             self._final[key] = held = Final(self.histories.of(loop, goal.inside))
-            self._rounds[held.serial] = (loop, goal.inside, None)
+            self.holds(held, loop, goal.inside)
         return Came(None, self._final[key])
 
     def options(self, goal: Goal) -> Iterator[Step]:

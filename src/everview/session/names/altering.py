@@ -253,6 +253,7 @@ class Altering:
             _named(c, n) for c, n in zip(relation_of(found).columns, entry.columns, strict=True)
         )
         relation_of(found).codec = Codec(relation_of(found).node.types, entry.columns, self._core.interner)
+        catalog.changed()
         named = dict(zip(before, entry.columns, strict=True))
         for there in (catalog.comments, catalog.defaults):
             said = {c: there.pop((entry.name, c)) for n, c in [*there] if n == entry.name and c}

@@ -7,7 +7,7 @@ comes, goes, gets another name, other operators or another plan (`Catalog.overvi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from everview.language.relation import relation_of
@@ -83,7 +83,7 @@ class Named(dict[str, Of]):
 class Overview:
     """What there is, at one moment."""
 
-    __slots__ = ("_by_number", "_by_plan", "_places", "fallible", "named")
+    __slots__ = ("_by_number", "_by_plan", "_places", "fallible", "named", "told")
 
     def __init__(self, catalog: Catalog) -> None:
         self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
@@ -92,6 +92,8 @@ class Overview:
             view: tuple(relation_of(view).fallible) for view in catalog.views.values() if relation_of(view).fallible
         }
         """views of which rows can fail, and the operators that say so"""
+        self.told: dict[Hashable, Any] = {}
+        """what else is worked out from names, for as long as they hold (`everview.why.told`)"""
         self._by_plan: dict[Node, View] | None = None
         self._places = {name: place for place, name in enumerate(self.named)}
         self._by_number: dict[int, list[str]] = {}
