@@ -91,12 +91,14 @@ def up(sound: bool = False) -> Replaced:
     if get_ident() != _main:
         return NOTHING
     found = [*map(_getsignal, SIGNALS)]
+    if sound and _mild and found == _plain:
+        return NOTHING
     if found == _shielded:  # by a call further out
         return NOTHING
     if found != _plain:
         _learn(found)
-    if sound and _mild:
-        return NOTHING
+        if sound and _mild:
+            return NOTHING
     for number, _ in _replaced:
         _signal.signal(number, _note)
     return _replaced

@@ -355,9 +355,12 @@ def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:
     """
     if not changes:
         return None
-    words: list[int] = []
-    only = changes[0][0]
+    only, rows, diff = changes[0]
     arrangement = relation_of(only).arrangement
+    if len(changes) == 1 and arrangement.plain and type(rows) is list and len(rows) == 1:  # as most of those do
+        row = rows[0]
+        return arrangement.operator.batcher, packer(len(row) + 2)(*row, time, diff)
+    words: list[int] = []
     for table, rows, diff in changes:
         if table is not only or type(rows) is not list:
             return None

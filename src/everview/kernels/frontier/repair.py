@@ -78,6 +78,7 @@ from everview.kernels.frontier.offers import (
     FAULT_PATH,
     LARGE,
     adds,
+    base_in,
     edges_of,
     fails,
     first_row,
@@ -151,11 +152,29 @@ def _cut_edge(ctx, rules, rule, delta, row, time):
 
 
 @inner
+def _base_stays(ctx, at, delta, row, time):
+    """Whether a changed row of sources leaves an entry's own value as it is, which most do where every edge makes its
+    ends sources: it came and is no better, or it went and was not the best, or is there more often.
+    """
+    entries = ld(ctx, FOREST_ENTRIES)
+    if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED == 0:
+        return False
+    data = ld(delta, BATCH_DATA)
+    value = base_in(ctx, data, ld(delta, BATCH_CAP), row)
+    base = ld(entries, at + VERTEX_BASE)
+    if diff_at(delta, data, row, 0) > 0:
+        return value >= base
+    return value > base or (value == base and there(ld(ctx, FOREST_START), delta, row, time) != 0)
+
+
+@inner
 def _cut_source(ctx, delta, row, time):
     """A source changed: it is suspect if its own value was what counted, and is not any more."""
     entry = _sourced(ctx, delta, row)
     entries = ld(ctx, FOREST_ENTRIES)
     at = place(ctx, entry)
+    if _base_stays(ctx, at, delta, row, time):
+        return
     read_base(ctx, entry, ld(entries, at + VERTEX_NODE), time)
     entries = ld(ctx, FOREST_ENTRIES)
     if ld(entries, at + VERTEX_PARENT) == OWN_VALUE:
