@@ -232,6 +232,20 @@ def test_constraints_raise_the_drivers_own_errors(fresh: Running) -> None:
         db.commit()
 
 
+def test_what_follows_the_end_of_rows_is_passed_over(fresh: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of \\. ends them, however much comes after it, and in however many messages."""
+    monkeypatch.setattr(copying, "PART", 100)
+    with connect(fresh) as db:
+        for number, ending in enumerate(("\\.\n", "\\.\r\n")):
+            with db.cursor().copy("COPY sale (id, shop) FROM STDIN") as copy:
+                copy.write("".join(f"{1000 * (number + 1) + i}\tbefore\n" for i in range(50)) + ending)
+                for i in range(200):
+                    copy.write(f"{i}\tafter\n")
+                copy.write("this is no row at all\n")
+        found = db.execute("SELECT shop, count(*) FROM sale WHERE id >= 1000 OR shop = 'after' GROUP BY shop")
+        assert found.fetchall() == [("before", 100)]
+
+
 def test_a_copy_in_many_parts(fresh: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts are read beside each other: rows, mistakes and line numbers are as in one; the first mistake counts."""
     monkeypatch.setattr(copying, "PART", 1000)

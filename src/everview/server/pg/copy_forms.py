@@ -127,13 +127,19 @@ def cut(form: Form, data: bytes) -> int:
     return 0
 
 
+_END = re.compile(rb"(?:^|\n)\\\.\r?(?:\n|$)")
+
+
+def ending(data: bytes) -> re.Match[bytes] | None:
+    """The line of \\. that ends the rows, in CSV too, as psql sends it; what follows it is passed over."""
+    return _END.search(data) if b"\\." in data else None
+
+
 def read(form: Form, data: bytes, types: Sequence[DataType], line: int, zone: str) -> pa.Table | list[tuple[Any, ...]]:
     """The rows of some bytes, whose first line is the given one."""
     if form.binary:
         return _binary(data, types)
-    # a line of \\. ends the rows, in CSV too, as psql sends it
-    end = re.search(rb"(?:^|\n)\\\.\r?(?:\n|$)", data) if b"\\." in data else None
-    if end is not None:
+    if (end := ending(data)) is not None:
         data = data[: end.start() + (data[end.start() : end.start() + 1] == b"\n")]
     if form.header and line == 1:
         data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""

@@ -23,7 +23,7 @@ from everview.server.pg import messages, subscribing
 from everview.server.pg.answers import PIECE, Answer
 from everview.server.pg.client import Client, Prepared
 from everview.server.pg.commands import Command, Reader
-from everview.server.pg.copy_forms import Form, RowsOut, cut, read
+from everview.server.pg.copy_forms import Form, RowsOut, cut, ending, read
 from everview.server.pg.lexing import Piece
 from everview.server.pg.messages import CopyData, CopyFail
 from everview.server.pg.states import PgError
@@ -184,7 +184,7 @@ async def _copied_in(client: Client, wanted: _Copy) -> Answer:
 
 async def _received(client: Client, wanted: _Copy, parts: _Parts) -> None:
     """Take what the client sends, and have it read."""
-    wire, kept, size = client.wire, bytearray(), 0
+    wire, kept, size, over = client.wire, bytearray(), 0, False
     while True:
         try:
             message = await wire.message()
@@ -198,16 +198,19 @@ async def _received(client: Client, wanted: _Copy, parts: _Parts) -> None:
             break
         if not isinstance(message, CopyData):
             raise messages.violation("COPY is under way; this message is not expected")
-        kept += message.data
         size += len(message.data)
+        if not over:
+            kept += message.data
         if size > MOST_BYTES:
             raise PgError("E_SIZE", "54000", f"one COPY takes at most {MOST_BYTES:,} bytes", "copy in several parts")
         if client.stop.is_set():
             raise StoppedError("E_CANCELLED", "COPY was cancelled", "")
         whole = cut(wanted.form, bytes(kept)) if len(kept) >= PART else 0
         if whole:
-            await parts.add(bytes(kept[:whole]))
-            del kept[:whole]
+            part = bytes(kept[:whole])
+            await parts.add(part)
+            over = ending(part) is not None
+            del kept[: None if over else whole]
     await parts.add(bytes(kept))
 
 
