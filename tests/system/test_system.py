@@ -154,3 +154,19 @@ def test_merges_under_way_are_seen_until_they_are_done() -> None:
                 break
             t.insert([(-1 - i,)])
         assert db.sql("SELECT * FROM ev.merges").rows() == []
+
+
+def test_constraints_are_told_by_their_names() -> None:
+    """What keeps them are views that nobody made; in accounts of memory they belong to their tables."""
+    with ev.connect() as db:
+        db.sql("CREATE TABLE o (id int PRIMARY KEY, e text UNIQUE, n int CHECK (n > 0))")
+        db.sql("CREATE TABLE p (o int REFERENCES o); CREATE VIEW v AS SELECT o, count(*) AS n FROM p GROUP BY o")
+        db.sql("INSERT INTO o VALUES (1, 'a', 1); INSERT INTO p VALUES (1)")
+        kept = {"o (constraint o_e_key)", "o (constraint o_n_check)", "p (constraint p_o_fkey)", "v"}
+        assert {name for (name,) in db.sql("SELECT name FROM ev.views").rows()} == kept
+        assert {name for (name,) in db.sql("SELECT DISTINCT view FROM ev.arrangement_views").rows()} == kept
+        joined = "SELECT DISTINCT v.name FROM ev.views v JOIN ev.arrangement_views a ON a.view = v.name"
+        assert {name for (name,) in db.sql(joined).rows()} == kept
+        memory = db.memory()
+        assert {h["name"] for h in memory["holders"]} == {"o", "p", "v"}
+        assert not [a for a in memory["arrangements"] if any(n.startswith("everview.") for n in a["for"])]

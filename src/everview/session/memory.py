@@ -178,7 +178,9 @@ def _untouched() -> Iterable[int]:
 
 
 def _needed(core: Core) -> dict[Operator, list[str]]:
-    """The tables and views that each operator is needed for; followers of the clock belong to their tables."""
+    """The tables and views that each operator is needed for; followers of the clock belong to their tables, and so do
+    constraints.
+    """
     catalog, dataflow = core.catalog, core.runtime.dataflow
     found: dict[Operator, list[str]] = {}
     roots: dict[str, set[Operator]] = {}
@@ -191,7 +193,8 @@ def _needed(core: Core) -> dict[Operator, list[str]]:
     for follower in core.clock.followers:
         roots.setdefault(relation_of(follower.table).label, set()).update(a.operator for a in follower.indexes())
     for name, view in catalog.views.items():
-        roots.setdefault(name, set()).update(
+        rule = relation_of(view).rule
+        roots.setdefault(name if rule is None else rule.table, set()).update(
             a.operator for a in (relation_of(view).arrangement, *(i.arrangement for i in relation_of(view).more))
         )
     for name, operators in roots.items():

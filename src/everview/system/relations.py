@@ -17,6 +17,7 @@ from everview.session.inspect import upstream
 
 if TYPE_CHECKING:
     from everview.session.core import Core
+    from everview.session.view import View
 
 Rows = Iterable[tuple[Any, ...]]
 
@@ -76,22 +77,28 @@ def _readers(core: Core) -> dict[int, set[int]]:
     return found
 
 
+def _called(view: View) -> str:
+    """What a view is called: one that keeps a constraint, by that."""
+    rule = relation_of(view).rule
+    return relation_of(view).label if rule is None else f"{rule.table} (constraint {rule.name})"
+
+
 def _statistics(core: Core) -> Rows:
     for of, rows, changes, rate, keys, fan_out, per_change in core.statistics.all():
         yield of.number, of.describe(), rows, changes, rate, keys, fan_out, per_change
 
 
 def _plans(core: Core) -> Rows:
-    for name, view in core.catalog.views.items():
+    for view in core.catalog.views.values():
         for change, shape in core.plans.changes(core, view):
-            yield name, change.time, shape, change.why
+            yield _called(view), change.time, shape, change.why
 
 
 def _arrangement_views(core: Core) -> Rows:
     for view in core.catalog.views.values():
         for operator in upstream(core.runtime.dataflow, relation_of(view).arrangement.operator):
             if operator.trace is not None and not operator.trace.stateless:
-                yield operator.number, relation_of(view).label
+                yield operator.number, _called(view)
 
 
 def _tables(core: Core) -> Rows:
@@ -103,15 +110,17 @@ def _tables(core: Core) -> Rows:
 
 def _views(core: Core) -> Rows:
     measure = core.runtime.measure()
-    for name, view in core.catalog.views.items():
-        _, updates, size = measure(relation_of(view).arrangement.operator)
-        yield name, updates, size, relation_of(view).arrangement.operator.number, relation_of(view).installed_at
+    for view in core.catalog.views.values():
+        operator = relation_of(view).arrangement.operator
+        _, updates, size = measure(operator)
+        yield _called(view), updates, size, operator.number, relation_of(view).installed_at
 
 
 def _dependencies(core: Core) -> Rows:
     tables = {relation_of(table).node: name for name, table in core.catalog.tables.items()}
-    views = {relation_of(view).node: name for name, view in core.catalog.views.items()}
-    for name, view in core.catalog.views.items():
+    views = {relation_of(view).node: _called(view) for view in core.catalog.views.values()}
+    for view in core.catalog.views.values():
+        name = _called(view)
         for node in relation_of(view).node.walk():
             if node in views and views[node] != name:
                 yield name, views[node]
@@ -120,7 +129,8 @@ def _dependencies(core: Core) -> Rows:
 
 
 def _errors(core: Core) -> Rows:
-    for name, view in core.catalog.views.items():
+    for view in core.catalog.views.values():
+        name = _called(view)
         for what, count in view._errors_at(core.runtime.dataflow.time) if relation_of(view).fallible else ():
             yield name, what, count
 
