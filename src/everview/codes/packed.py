@@ -19,7 +19,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,16 @@ from everview.types import FREE, MOST_DIGITS, DataType, bounds
 
 Pack = Callable[[Any], Any]
 
+_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_EXACT = Context(prec=200)
+
 
 def packer(declared: DataType) -> Callable[[Any], str]:
     """A function from a value of the type to its text; it raises an `InputError` without a place for a bad value."""
     pack = _packer(declared)
     if declared.kind == "json":
         return pack
-    return lambda value: json.dumps(pack(value), ensure_ascii=False, separators=(",", ":"))
+    return lambda value: _written(pack(value))
 
 
 def unpacker(declared: DataType) -> Callable[[str], Any]:
@@ -353,7 +356,7 @@ def numeric_value(code: int, scale: int) -> Decimal:
     >>> numeric_value(-150, 2)
     Decimal('-1.50')
     """
-    return Decimal((int(code < 0), tuple(map(int, str(abs(code)))), -scale))
+    return Decimal(code).scaleb(-scale, _EXACT)
 
 
 def _optional_unpacker(declared: DataType) -> Pack:

@@ -178,10 +178,10 @@ def _divided(call: Call) -> Function:
         if not b:
             raise RowFailure(ERROR_DIVISION)
         scale = given if given < FREE else quotient_scale(a, b)
-        exact = Fraction(a) / Fraction(b) * 10**scale
-        whole = abs(exact.numerator) * 2 + exact.denominator
-        found = whole // (2 * exact.denominator)
-        return packed.numeric_value(-found if exact < 0 else found, scale)
+        (top, under), (by, over) = a.as_integer_ratio(), b.as_integer_ratio()
+        above, below = abs(top) * over * 10**scale, under * abs(by)
+        found = (2 * above + below) // (2 * below)
+        return packed.numeric_value(-found if (top < 0) != (by < 0) else found, scale)
 
     return run
 

@@ -211,7 +211,7 @@ class _Evaluation:
 
     def _valued(self, expr: Call, make: valued.Maker, rows: Words) -> Words:
         """A function of Python values, called once for equal arguments."""
-        inner = [_compared(expr, a) for a in expr.args]
+        inner = [compared(expr, a) for a in expr.args]
         args = [self.value(a, rows) for a in inner]
         good = self.errors[rows] == 0
         if expr.op not in valued.SEES_NULLS:
@@ -376,7 +376,7 @@ _TUPLES: dict[str, Callable[[_Evaluation, Call, Words], Words]] = {
 # ---- functions of values ---------------------------------------------------------------------------------------------
 
 
-def _compared(expr: Call, arg: Expr) -> Expr:
+def compared(expr: Call, arg: Expr) -> Expr:
     """What is decoded to be compared: a number that is cast to be compared with one of another kind has the same value
     without, and is not packed and kept as a numeric only to be unpacked.
     """
@@ -393,21 +393,30 @@ def _by_values(
     """Codes and errors of a function, computed once for each combination of arguments."""
     count = len(codes[0]) if codes else 1
     out, errors = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    try:
-        function = make(expr)
-    except RowFailure as failure:
-        return out, np.full(count, failure.code, dtype=np.int64)
+    function = made_of(expr, make)
     decoders = [decoder(a.type.optional(), interner) for a in args]
     encode = encoder(expr.type.optional(), interner)
     known: dict[tuple[int, ...], tuple[int, int]] = {}
     for row, given in enumerate(zip(*(c.tolist() for c in codes), strict=True) if codes else [()]):
         if given not in known:
-            known[given] = _one_value(function, [d(c) for d, c in zip(decoders, given, strict=True)], encode)
+            known[given] = one_value(function, [d(c) for d, c in zip(decoders, given, strict=True)], encode)
         out[row], errors[row] = known[given]
     return out, errors
 
 
-def _one_value(function: Callable[..., Any], values: list[Any], encode: Callable[[Any], int]) -> tuple[int, int]:
+def made_of(expr: Call, make: valued.Maker) -> Callable[..., Any]:
+    """The function of a call; where there is none for these types, one that fails every row."""
+    try:
+        return make(expr)
+    except RowFailure as failure:
+        return partial(_fail, failure.code)
+
+
+def _fail(code: int, *values: Any) -> Any:
+    raise RowFailure(code)
+
+
+def one_value(function: Callable[..., Any], values: list[Any], encode: Callable[[Any], int]) -> tuple[int, int]:
     """The code of a function's value, and an error."""
     try:
         return encode(function(*values)), 0

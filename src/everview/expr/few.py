@@ -6,6 +6,7 @@ millisecond of arrays with one element. Here an expression is turned, once, into
 - what the machine can compute runs there, or, for comparisons of whole numbers and of ids, in Python;
 - a function of texts takes the Python function that is *equal* to Arrow's: `upper` only of ASCII (Arrow maps code point
   to code point, Python makes SS of ß), `like` only of patterns without `_` and escapes;
+- a function of Python values (numerics, JSON, arrays: `everview.expr.valued`) is called with a row's;
 - every other function gets arrays of one element, and its answer is kept by the codes of its arguments. Ids are made
   of what is written, so they never come to mean something else.
 
@@ -28,9 +29,20 @@ import numpy as np
 from everview.codes import Interner, encode_value
 from everview.codes.arrays import floats_to_codes
 from everview.codes.scalars import FIRST_MICROSECOND, LAST_MICROSECOND
-from everview.codes.values import decoder
+from everview.codes.values import decoder, encoder
+from everview.expr import valued
 from everview.expr.bits import BITS
-from everview.expr.evaluate import Evaluated, TextFunction, Words, evaluate, program_of, text_function
+from everview.expr.evaluate import (
+    Evaluated,
+    TextFunction,
+    Words,
+    compared,
+    evaluate,
+    made_of,
+    one_value,
+    program_of,
+    text_function,
+)
 from everview.expr.library import LIBRARY
 from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
@@ -158,6 +170,9 @@ class _Making:
         if expr.op in BITS:
             bits = BITS[expr.op]
             return self._strictly(expr, lambda codes: _first(*bits(_columns(codes))))
+        make = valued.maker(expr)
+        if make is not None:
+            return self._valued(expr, make)
         if expr.op == "tuple_make" or expr.op == "tuple_get":
             raise _Refused
         if expr.op in {"greatest", "least"} and expr.type.kind in INTERNED:
@@ -192,6 +207,25 @@ class _Making:
             if reserved and found == NULL:
                 raise RowFailure(ERROR_OVERFLOW)
             return found
+
+        return run
+
+    def _valued(self, expr: Call, make: valued.Maker) -> Single:
+        """A function of Python values, which is made once."""
+        inner = [compared(expr, a) for a in expr.args]
+        args = [self.single(a) for a in inner]
+        decode = [decoder(a.type.optional(), self.interner) for a in inner]
+        function, encode = made_of(expr, make), encoder(expr.type.optional(), self.interner)
+        sees_nulls = expr.op in valued.SEES_NULLS
+
+        def run(row: Row) -> int:
+            codes = [arg(row) for arg in args]
+            if NULL in codes and not sees_nulls:
+                return NULL
+            code, error = one_value(function, [d(c) for d, c in zip(decode, codes, strict=True)], encode)
+            if error:
+                raise RowFailure(error)
+            return code
 
         return run
 
