@@ -5,12 +5,13 @@ In reading order:
     scopes        the outside and the loops, and their times
     streams       rows on their way, linear operators folded into them
     operators, extend    what keeps rows, and what reads them
-    graph         all operators of a session, and how a step runs
+    dataflow      all operators of a session, and how a step runs
+    program, walks, faults, serving    what the executor runs; what needs what; what went wrong; calls of Python
     builder       plans to operators, with everything shared that can be
     linear, joins, reductions, loops    how each kind of plan node is built
     python_operators, windows    what the kernels ask Python to compute
     team          threads that share large pieces of work
-    identity, saved, counterparts    state as images, for directories, and what it is the state of
+    identity, saved, operator_matching    state as images, for directories, and what it is the state of
     merging       batches of a trace merged outside of it
     replica, superstep   the same dataflow on several shards, run together
 """

@@ -11,49 +11,39 @@ from __future__ import annotations
 import sys
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from everview import stopping
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
-from everview.dataflow import pressing, shield
+from everview.dataflow import faults, pressing, serving, shield, walks
 from everview.dataflow.budgets import Budgets
-from everview.dataflow.failures import PATHS, from_kernels, located
+from everview.dataflow.failures import from_kernels, located
 from everview.dataflow.lately import Lately
 from everview.dataflow.lending import Lender
-from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
-from everview.dataflow.scopes import EPOCH_MASK, Scope
+from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator
+from everview.dataflow.program import Item, written
+from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
 from everview.dataflow.team import Team
-from everview.errors import ConstraintError, EverviewError, InputError, InternalError, LoopError, MemoryLimitError
+from everview.errors import EverviewError, MemoryLimitError
 from everview.expr.lowering import KernelCall
-from everview.kernels import make, memory
+from everview.kernels import make
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.run import executor as x
 from everview.kernels.run import step as step_k
 from everview.kernels.run import supposing
-from everview.kernels.trace import guard as guard_k
 from everview.kernels.trace import image
-from everview.kernels.trace import trace as trace_k
 from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.dataflow.identity import Purpose
     from everview.dataflow.provenance import Nodes
     from everview.dataflow.swapping import Swap
-
-
-class Barrier(NamedTuple):
-    """A place in the program where shards wait for each other: before a loop's next pass, at the end, or before an
-    operator that other shards may have rows for.
-    """
-
-    scope: Scope | None
-    last: bool
 
 
 ANY_SIZE = 1 << 62
@@ -64,8 +54,6 @@ NO_ROWS = b""
 
 SUPPOSED_WORDS = 512
 """Room for what most suppositions change; others are asked for it twice."""
-
-ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
 
 
 class Dataflow:
@@ -92,7 +80,7 @@ class Dataflow:
         self.tail: list[Operator] = []
         self.session = make.make_block(x.EXECUTOR_WORDS)
         make.poke(self.session, x.EXECUTOR_STEP, self.step_block)
-        self.at: list[tuple[Operator | Scope | Barrier, int]] = []
+        self.at: list[tuple[Item, int]] = []
         self._counted: list[Operator] = []
         """whose traces the executor has, in its order"""
         self._outside = array("q")
@@ -163,30 +151,11 @@ class Dataflow:
 
     def operators(self) -> list[Operator]:
         """All operators in program order."""
-        found: list[Operator] = []
-
-        def visit(items: Iterable[Operator | Scope]) -> None:
-            for item in items:
-                if isinstance(item, Scope):
-                    visit(item.items)
-                else:
-                    found.append(item)
-
-        visit(self.root.items)
-        return found + self.tail
+        return [*walks.operators_in(self.root), *self.tail]
 
     def scopes(self) -> list[Scope]:
         """All loops, outer ones first, then the outside."""
-        found: list[Scope] = []
-
-        def visit(scope: Scope) -> None:
-            for item in scope.items:
-                if isinstance(item, Scope):
-                    found.append(item)
-                    visit(item)
-
-        visit(self.root)
-        return [*found, self.root]
+        return [*walks.loops_in(self.root), self.root]
 
     # the program
 
@@ -194,50 +163,10 @@ class Dataflow:
         """Write the program and the lists of traces, scopes and batchers for the executor."""
         if not self._stale:
             return
-        words: list[int] = []
-        self.at = []
-
-        def write(item: Operator | Scope | Barrier, which: int, *instruction: int) -> int:
-            self.at.append((item, which))
-            words.extend(instruction)
-            return len(self.at) - 1
-
-        def stop(scope: Scope | None = None, *, last: bool = False) -> int:
-            return write(Barrier(scope, last), 0, x.INSTRUCTION_STOP, 0, 0, 0)
-
-        operators: list[Operator] = []
-        at, call = self.at, x.INSTRUCTION_CALL
-
-        def visit(items: Iterable[Operator | Scope], unsent: set[Operator]) -> None:
-            """`unsent`: operators for which rows may wait in an outbox here.
-
-            All operators pass here whenever a view is made: what is done for one is little.
-            """
-            for item in items:
-                if isinstance(item, Scope):
-                    start = stop(item) if self.sharded else len(at)
-                    loop = write(item, 0, x.INSTRUCTION_LOOP, 0, item.address, 0)
-                    visit(item.items, set())
-                    write(item, 1, x.INSTRUCTION_END, 0, item.address, start)
-                    words[4 * loop + 3] = len(at)
-                    unsent.clear()
-                    continue
-                operators.append(item)
-                if unsent and item in unsent:
-                    stop()
-                    unsent.clear()
-                for which, (address, context) in enumerate(item.instructions()):
-                    at.append((item, which))
-                    words.extend((call, address, context, 0))
-                if self.sharded and item.stream is not None:
-                    unsent.update(s.target for s in item.stream.sinks if s.target.outbox)
-
         # replayed history may wait for any operator when an installing step begins
         listening = [*self._new, *(point for swap in self.swaps for point in swap.points)]
-        visit(self.root.items, {o for o in listening if o.outbox})
-        visit(self.tail, set())
-        if self.sharded:
-            stop(last=True)
+        program = written(self.root, self.tail, {o for o in listening if o.outbox}, sharded=self.sharded)
+        self.at, words, operators = program
         traces = [o.trace.address for o in operators if o.trace is not None]
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
@@ -552,7 +481,7 @@ class Dataflow:
             if answer == x.ENDED_PYTHON_NEEDED:
                 self.serving = threading.get_ident()
                 try:
-                    self._serve(self.at[pc][0])
+                    serving.serve(self, self.at[pc][0])
                 finally:
                     self.serving = 0
                 pc += 1
@@ -575,77 +504,7 @@ class Dataflow:
 
     def failure(self, answer: int, pc: int) -> Exception:
         """What went wrong at an instruction."""
-        item = self.at[min(pc, len(self.at) - 1)][0]
-        if isinstance(item, Barrier):
-            item = item.scope or self._around(pc)
-        if answer == x.ENDED_ROUNDS:
-            loop = item if isinstance(item, Scope) else item.scope
-            error = LoopError(
-                "E_LOOP_LIMIT",
-                f"{loop.label} did not converge within its limit of {loop.limit} rounds",
-                "bound what grows in it, so that it comes to rest; its limit is set by max_rounds= and at_limit='stop' "
-                "in Python, WITH RECURSIVE (RETURN AT RECURSION LIMIT n) in SQL, a condition on the values in Datalog",
-            )
-            error.loop = self.scopes().index(loop)
-            return error
-        if answer == x.ENDED_OVERFLOW:
-            return PATHS[make.peek(self.step_block, step_k.STEP_FAULT)]()
-        if answer == x.ENDED_VIOLATION:
-            if isinstance(item, Arrange) and item.guards:
-                return self._refused(item)
-            return InputError("E_ABSENT", f"table {item.label!r}: a row that does not exist was deleted", ABSENT_HINT)
-        cell = memory.cell.tolist()
-        memory.cell[:4] = 0
-        return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")
-
-    def _refused(self, guard: Arrange) -> ConstraintError:
-        """What a constraint forbids, with the codes of the row in the order of its plan's columns. A row that is an
-        error says which it is.
-        """
-        assert guard.trace is not None
-        rows, _, _ = batch_arrays(make.peek(guard.trace.address, trace_k.TRACE_DELTA), guard.trace.cols)
-        error = ConstraintError("E_CONSTRAINT", "a constraint does not hold", "nothing was changed")
-        error.guard, error.failed = guard.guards, guard.errors_of is not None
-        error.codes = tuple(rows[:, make.peek(guard.guard_context, guard_k.GUARD_ROW)].tolist())
-        return error
-
-    def _around(self, pc: int) -> Scope:
-        """The loop that an instruction is in."""
-        ended: set[Scope] = set()
-        for item, which in self.at[pc:]:
-            if isinstance(item, Scope) and which == 0:
-                ended.add(item)
-            elif isinstance(item, Scope) and item not in ended:
-                return item
-        return self.root
-
-    def _serve(self, item: Operator | Scope | Barrier) -> None:
-        """Do in Python what an operator asked for."""
-        if isinstance(item, PythonMap):
-            assert item.trace is not None
-            if item.stream is None:  # nobody listens; one made now would come with an operator that no replica has
-                return
-            columns, times, diffs = batch_arrays(make.peek(item.trace.address, trace_k.TRACE_DELTA), item.trace.cols)
-            out, rows, errors = self._call(item.run, columns)
-            make.emit_columns(item.stream.address, np.ascontiguousarray(out), times[rows], diffs[rows])
-            if errors.any():
-                bad = np.flatnonzero(errors)
-                outside = times[bad] if item.scope.is_root else (times[bad] & EPOCH_MASK) + self.time_base()
-                found = np.stack([errors[bad], outside, diffs[bad]], axis=1)
-                make.push_rows(item.errors_to, np.ascontiguousarray(found).ravel(), len(bad))
-        elif isinstance(item, Reduce):
-            assert item.run is not None
-            width = 2 + item.source.cols
-            requests = np.empty((make.requested(item.context), width), dtype=np.int64)
-            make.take_requests(item.context, requests)
-            answers = self._call(item.run, requests)
-            make.give_answers(item.context, np.ascontiguousarray(answers, dtype=np.int64).reshape(-1, 2 + item.cols))
-        else:
-            raise InternalError("E_INTERNAL", f"{item} asked for Python")
-
-    def _call(self, function: Callable[..., Any], rows: np.ndarray) -> Any:
-        """Call what calls a user's function."""
-        return shield.openly(stopping.beside, function, rows) if self.timed else shield.openly(function, rows)
+        return faults.failure(self, answer, pc)
 
     def time_base(self) -> int:
         """The last epoch before the step under way."""
@@ -687,23 +546,14 @@ class Dataflow:
     @staticmethod
     def needed(roots: Iterable[Operator], *, errors: bool = True) -> set[Operator]:
         """The operators that some depend on, those included; also those that keep their errors."""
-        live: set[Operator] = set()
-        todo = list(roots)
-        while todo:
-            operator = todo.pop()
-            if operator not in live:
-                live.add(operator)
-                todo.extend(operator.inputs)
-                if errors and operator.errors is not None:
-                    todo.append(operator.errors)
-        return live
+        return walks.needed(roots, errors=errors)
 
     def new(self) -> list[Operator]:
         """The operators that an installation under way has added."""
         return list(self._new)
 
     def _needed(self, activate: Activate, live: set[Operator]) -> bool:
-        return activate.inputs[0] in live and any(o in live for o in _operators_in(activate.activated))
+        return activate.inputs[0] in live and any(o in live for o in walks.operators_in(activate.activated))
 
     def remove(self, gone: set[Operator]) -> None:
         """Free operators and take them out of the program and of others' streams; those, too, whose leaving was cut off
@@ -758,22 +608,3 @@ class Dataflow:
         self.budgets.free()
         make.drop_block(self.session)
         make.drop_block(self.step_block)
-
-
-def _operators_in(scope: Scope) -> Iterable[Operator]:
-    for item in scope.items:
-        if isinstance(item, Scope):
-            yield from _operators_in(item)
-        else:
-            yield item
-
-
-def batch_arrays(batch: int, cols: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A batch's (columns, times, diffs) as arrays."""
-    rows = make.batch_rows(batch)
-    columns = np.empty((cols, rows), dtype=np.int64)
-    times = np.empty(rows, dtype=np.int64)
-    diffs = np.empty(rows, dtype=np.int64)
-    if rows:
-        make.batch_contents(batch, columns, times, diffs)
-    return columns, times, diffs

@@ -22,9 +22,10 @@ import numpy as np
 from everview import stopping
 from everview.codes.interner import Interner
 from everview.dataflow import saved, shield
-from everview.dataflow.dataflow import NO_ROWS, Barrier
+from everview.dataflow.dataflow import NO_ROWS
 from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.partitioning import HASH_BY_FIRST, HotKeys, HyperCube
+from everview.dataflow.program import Barrier
 from everview.dataflow.provenance import Nodes
 from everview.dataflow.replica import Added, Replica
 from everview.kernels import make

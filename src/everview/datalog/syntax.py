@@ -5,6 +5,7 @@ Both spellings (`everview.datalog.grammar`, `everview.datalog.edn`) give these; 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
@@ -157,14 +158,14 @@ class Aggregate(Term):
 
 
 @dataclass(frozen=True)
-class Literal:
+class Literal(ABC):
     """Something that a body asks for."""
 
     place: Place = field(default=NOWHERE, compare=False, kw_only=True)
 
+    @abstractmethod
     def variables(self) -> Iterator[Var]:
         """The variables in it."""
-        raise NotImplementedError
 
     def atoms(self) -> Iterator[tuple[Atom, bool]]:
         """The relations it reads, and whether under a negation."""

@@ -15,6 +15,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ AGAIN = (408, 425, 429, 500, 502, 503, 504)
 """Answers after which a call is tried again."""
 
 
-class Call(Sink):
+class Call(Sink, ABC):
     """What both have in common: rows as JSON, and a file that says how far the receiver is."""
 
     def __init__(self, position: str | os.PathLike[str] | None) -> None:
@@ -71,8 +72,8 @@ class Call(Sink):
             fresh.write_text(f"{self._identity} {at}")
             os.replace(fresh, self._file)
 
-    def _give(self, lines: list[str], at: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _give(self, lines: list[str], at: int) -> None: ...
 
 
 class Webhook(Call):

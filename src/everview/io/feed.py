@@ -8,6 +8,7 @@ coded there, if the session can.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -224,7 +225,7 @@ class Feed:
 # What a chunk does to its table.
 
 
-class Work:
+class Work(ABC):
     """Changes of a table that are ready to be staged."""
 
     @property
@@ -232,15 +233,15 @@ class Work:
         """How many deletions by key have found nothing, when the transaction is done."""
         return 0
 
+    @abstractmethod
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         """Stage them in the transaction under way; how many records they were."""
-        raise NotImplementedError
 
     def excuse(self, feed: Feed, error: InputError, bad: list[Bad]) -> bool:
         """Set the records aside for which the transaction failed; whether there are such."""
         return False
 
-    def discard(self) -> None:
+    def discard(self) -> None:  # noqa: B027  # most have nothing to do
         """The transaction has ended, one way or the other."""
 
 

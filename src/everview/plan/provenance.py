@@ -27,6 +27,7 @@ rows that are too large (`_Rewriting.loop`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -169,7 +170,7 @@ def _refs(types: plan.Types, start: int = 0) -> tuple[expr.Expr, ...]:
     return tuple(expr.ColumnRef(t, start + i) for i, t in enumerate(types))
 
 
-class _Rewriting:
+class _Rewriting(ABC):
     """One way to rewrite; `extra` columns stand behind those of every node, the expression last."""
 
     extra: int
@@ -194,17 +195,17 @@ class _Rewriting:
             return node
         return self.one_of_equal(node)
 
+    @abstractmethod
     def one_of_equal(self, node: plan.Node) -> plan.Node:
         """Of rows that are equal but for the extra columns, one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def beginning(self) -> tuple[expr.Expr, ...]:
         """The columns before the expression for rows of tables."""
-        raise NotImplementedError
 
+    @abstractmethod
     def joined(self, left: tuple[expr.Expr, ...], right: tuple[expr.Expr, ...]) -> tuple[expr.Expr, ...]:
         """The extra columns of a pair of rows."""
-        raise NotImplementedError
 
     def again(self, variable: plan.Variable) -> plan.Node:
         """A loop's variable, as the next round sees it."""

@@ -20,8 +20,9 @@ import numpy.typing as npt
 
 from everview.codes.interner import Interner
 from everview.dataflow.builder import Builder
-from everview.dataflow.dataflow import ABSENT_HINT, Dataflow
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
+from everview.dataflow.faults import ABSENT_HINT
 from everview.dataflow.operators import Arrangement, Operator, Trace
 from everview.errors import InputError
 from everview.plan import nodes as plan

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
 from everview.dataflow.saved import image_of, image_words, packed_entries
 from everview.kernels import make

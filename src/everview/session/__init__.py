@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    connecting         `connect`, the way in
+    connecting, opening    `connect`, the way in
     session            the public face
     core               the parts, and how they know each other
     table, view        what has a name

@@ -60,7 +60,7 @@ def connect(
         raise InputError("E_TYPE", f"files={files!r}: SQL may use files or not", "give True or False")
     if isinstance(target, str) and target.startswith(("everview://", "everviews://")):
         return doors.open_client(target, **options)  # type: ignore[return-value]
-    from everview.session.session import opened  # may take a while the first time, so it can be interrupted
+    from everview.session.opening import opened  # may take a while the first time, so it can be interrupted
 
     if memory is not None:
         options["memory"] = memory

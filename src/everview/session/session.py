@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import datetime as dt
 import html
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from everview.codes import durations
-from everview.dataflow.shield import shielded
 from everview.errors import ClosedError, InputError, did_you_mean
 from everview.expr.language import UserFunction, declared
 from everview.language.collection import Collection
 from everview.plan.multiway import Choice
 from everview.plan.provenance import Provenance
 from everview.runtime.base import Resharder
-from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors, inspect
 from everview.session.budget import Budget, budget
 from everview.session.changes.transactions import Together, Transaction
@@ -31,11 +28,11 @@ from everview.session.changes.turns import reads, writes
 from everview.session.clock.clock import moment_of
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.core import Core
-from everview.session.history import History
 from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
 from everview.session.names.arguments import check_count
 from everview.session.names.rewriting import provenanced
+from everview.session.reads import shown
 from everview.session.reads.what_if import WhatIf
 from everview.session.table import Table
 from everview.session.view import View
@@ -97,14 +94,9 @@ class Session:
     def _repr_html_(self) -> str:
         if self._core.closed:
             return f"<p>{html.escape(repr(self))}</p>"
-        named = [("table", n, self[n]) for n in self.tables] + [("view", n, self[n]) for n in self.views]
-        body, left = "", ' style="text-align:left"'
-        for kind, name, what in named:
-            columns = ", ".join(f"{n} {t!r}" for n, t in what.schema().items())
-            cells = "".join(f"<td{left}>{html.escape(text)}</td>" for text in (kind, name, columns))
-            body += f"<tr>{cells}</tr>"
-        head = f"<tr><th></th><th{left}>name</th><th{left}>columns</th></tr>"
-        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p>time {self.time}</p>"
+        named = [("table", n, self[n].schema()) for n in self.tables]
+        named += [("view", n, self[n].schema()) for n in self.views]
+        return shown.session_page(named, self.time)
 
     @reads
     def checkpoint(self) -> None:
@@ -746,51 +738,3 @@ def _is_data(schema: Any) -> bool:
     if isinstance(schema, Mapping):
         return any(isinstance(v, list) or (hasattr(v, "tolist") and not isinstance(v, type)) for v in schema.values())
     return True
-
-
-def embedded(
-    *, history: History = 1000, merge_effort: int = 4, threads: int | None = None, memory: int | None = None
-) -> Session:
-    """A session in memory."""
-    check_count("merge_effort", merge_effort, 1)
-    check_threads(threads)
-    runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads, memory=memory)
-    return Session(Core(runtime, history=history))
-
-
-def check_threads(threads: Any) -> None:
-    """Refuse what is no number of threads; None leaves it to the session."""
-    if threads is None:
-        return
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise InputError("E_THREADS", f"threads={threads!r} is not a number of threads", "give 1, 2 or more")
-
-
-@shielded
-def opened(
-    target: Any, *, history: History, merge_effort: int, threads: int | None, options: dict[str, Any]
-) -> Session:
-    """The session that `connect` was asked for."""
-    if "memory" in options:
-        options["memory"] = size_of(options["memory"])
-        if target is not None and not isinstance(target, (str, os.PathLike)):
-            hint = "Spark's workers map their state from files already; leave it out"
-            raise InputError("E_OPTION", "memory= is for sessions in this process", hint)
-    if target is None and not options.keys() - {"memory"}:
-        return embedded(history=history, merge_effort=merge_effort, threads=threads, **options)
-    check_threads(threads)
-    if isinstance(target, (str, os.PathLike)):
-        return doors.open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
-    if hasattr(target, "sparkContext") or type(target).__module__.startswith("pyspark."):
-        return doors.open_on_spark(target, history=history, merge_effort=merge_effort, **options)
-    if target is None:
-        unknown = next(iter(options.keys() - {"memory"}))
-        hint = did_you_mean(unknown, ("history", "merge_effort", "threads", "memory", "adaptive"))
-        if not hint.startswith("did you mean"):
-            hint = f"give a directory if it is about one: everview.connect(directory, {unknown}=...)"
-        raise InputError("E_OPTION", f"a session in memory has no option {unknown!r}", hint)
-    raise InputError(
-        "E_TARGET",
-        f"cannot connect to {target!r}" + (f" with {', '.join(options)}" if options else ""),
-        "call everview.connect() for a session in memory, everview.connect(directory) for a durable one",
-    )

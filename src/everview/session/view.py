@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.builder import Decided
-from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.errors import ClosedError, RowErrors
 from everview.expr.evaluate import ERRORS

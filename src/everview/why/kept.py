@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.frontier import Trees
 from everview.dataflow.loops import LoopBuild
 from everview.dataflow.operators import Arrangement

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from everview.codes.repeating import repeated
-from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.kernels import make
 from everview.kernels.trace import read

@@ -17,7 +17,7 @@ import numpy as np
 
 from everview.codes.values import decode_value
 from everview.dataflow import shield
-from everview.dataflow.dataflow import ABSENT_HINT
+from everview.dataflow.faults import ABSENT_HINT
 from everview.dataflow.lending import visitors
 from everview.dataflow.operators import Operator
 from everview.dataflow.scopes import MAX_EPOCHS

@@ -8,6 +8,7 @@ Followers' own tables are called `everview.…` and belong to the views that rea
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from everview.codes.interner import Interner
 from everview.codes.repeating import repeated
 from everview.dataflow.operators import Arrangement
+from everview.errors import InternalError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import ColumnRef, Expr
 from everview.language.relation import relation_of
@@ -37,7 +39,7 @@ Words = npt.NDArray[np.int64]
 Change = tuple[Any, Any, int]
 
 
-class Follower:
+class Follower(ABC):
     """Something of a base table that the clock changes."""
 
     owner = False
@@ -67,9 +69,9 @@ class Follower:
         for name, value in zip(self.remembered, memory, strict=True):
             setattr(self, name, value)
 
+    @abstractmethod
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """What a transaction's changes of the table and the moments since `before` mean."""
-        raise NotImplementedError
 
     def respond(self, found: list[tuple[Any, int]], moments: list[int], now: int) -> list[Change]:
         """What changes of the table, wherever their rows are, and due moments mean."""
@@ -89,11 +91,11 @@ class Follower:
 
     def take(self, rows: RemoteRows, now: int) -> list[Change]:
         """What such rows mean; that late ones are left out is not its business."""
-        raise NotImplementedError
+        raise InternalError("E_INTERNAL", f"{type(self).__name__} was given rows that it does not take")
 
+    @abstractmethod
     def resume(self, now: int) -> None:
         """Know again, from what is there, what is due after `now`."""
-        raise NotImplementedError
 
     @property
     def mirror(self) -> Table:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.lending import is_guest
 from everview.errors import CompactedError, InputError
 from everview.kernels.trace import read

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everview.types import INT, STR, DataType
@@ -172,3 +172,14 @@ def _measure(value: Any) -> str:
     if isinstance(value, list):
         return " and ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def session_page(named: Sequence[tuple[str, str, Mapping[str, DataType]]], time: int) -> str:
+    """What a session holds, as HTML: (table or view, its name, its columns) and the time."""
+    body, left = "", ' style="text-align:left"'
+    for kind, name, schema in named:
+        columns = ", ".join(f"{n} {t!r}" for n, t in schema.items())
+        cells = "".join(f"<td{left}>{html.escape(text)}</td>" for text in (kind, name, columns))
+        body += f"<tr>{cells}</tr>"
+    head = f"<tr><th></th><th{left}>name</th><th{left}>columns</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p>time {time}</p>"

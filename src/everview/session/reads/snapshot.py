@@ -12,7 +12,7 @@ import numpy as np
 from everview.codes.codec import Codec
 from everview.codes.repeating import repeated
 from everview.codes.values import encode_value
-from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import CompactedError, EverviewError, InputError, RowErrors
 from everview.kernels import make

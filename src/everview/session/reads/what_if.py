@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from everview.dataflow import shield
-from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.lending import visitors
 from everview.dataflow.operators import Arrangement, Operator
 from everview.errors import InputError, RowErrors, did_you_mean

@@ -1,0 +1,81 @@
+"""The program of a dataflow: what the executor runs, instruction by instruction.
+
+Four words are one instruction. Operators are called in their order; a loop is what stands between its LOOP and its END,
+which jumps back. On shards there are *barriers*, where all of them wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from everview.dataflow.operators import Operator
+from everview.dataflow.scopes import Scope
+from everview.kernels.run import executor as x
+
+
+class Barrier(NamedTuple):
+    """A place in the program where shards wait for each other: before a loop's next pass, at the end, or before an
+    operator that other shards may have rows for.
+    """
+
+    scope: Scope | None
+    last: bool
+
+
+Item = Operator | Scope | Barrier
+
+
+class Program(NamedTuple):
+    """What each instruction is of (an operator's or a loop's, and which), its words, and the operators in order."""
+
+    at: list[tuple[Item, int]]
+    words: list[int]
+    operators: list[Operator]
+
+
+def written(root: Scope, tail: Iterable[Operator], waiting: set[Operator], *, sharded: bool) -> Program:
+    """The program of all operators; `waiting` are those for which rows may wait in an outbox when it begins."""
+    words: list[int] = []
+    at: list[tuple[Item, int]] = []
+
+    def write(item: Item, which: int, *instruction: int) -> int:
+        at.append((item, which))
+        words.extend(instruction)
+        return len(at) - 1
+
+    def stop(scope: Scope | None = None, *, last: bool = False) -> int:
+        return write(Barrier(scope, last), 0, x.INSTRUCTION_STOP, 0, 0, 0)
+
+    operators: list[Operator] = []
+    call = x.INSTRUCTION_CALL
+
+    def visit(items: Iterable[Operator | Scope], unsent: set[Operator]) -> None:
+        """`unsent`: operators for which rows may wait in an outbox here.
+
+        All operators pass here whenever a view is made: what is done for one is little.
+        """
+        for item in items:
+            if isinstance(item, Scope):
+                start = stop(item) if sharded else len(at)
+                loop = write(item, 0, x.INSTRUCTION_LOOP, 0, item.address, 0)
+                visit(item.items, set())
+                write(item, 1, x.INSTRUCTION_END, 0, item.address, start)
+                words[4 * loop + 3] = len(at)
+                unsent.clear()
+                continue
+            operators.append(item)
+            if unsent and item in unsent:
+                stop()
+                unsent.clear()
+            for which, (address, context) in enumerate(item.instructions()):
+                at.append((item, which))
+                words.extend((call, address, context, 0))
+            if sharded and item.stream is not None:
+                unsent.update(s.target for s in item.stream.sinks if s.target.outbox)
+
+    visit(root.items, waiting)
+    visit(tail, set())
+    if sharded:
+        stop(last=True)
+    return Program(at, words, operators)
