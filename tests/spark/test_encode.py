@@ -13,6 +13,7 @@ import pytest
 
 import everview as ev
 from everview.codes.interner import Interner
+from everview.runtime import seen
 from everview.spark.rows import frames
 from tests.inside import inside
 
@@ -49,6 +50,23 @@ def test_rows_are_added(spark: Any, tmp_path: Path) -> None:
         assert left(db) == []
     with ev.connect(spark, state=str(tmp_path / "state")) as db:
         assert Counter(db["t"].rows()) == expected
+
+
+def test_hot_keys_of_rows_that_did_not_come_to_the_driver(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks send some rows, in which the driver sees that one key has half of them."""
+    monkeypatch.setattr(seen, "LEAST_ROWS", 500)
+    frame = spark.range(4000, numPartitions=3).selectExpr("id", "if(id % 2 = 0, 7, id % 500) as k")
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=3) as db:
+        t, u = db.source("t", frame), db.table("u", {"k": int, "name": str})
+        db.run(until="caught_up")
+        u.insert([(k, f"n{k}") for k in range(500)])
+        v = db.view("v", t.join(u, t.k == u.k).select(t.id, u.name))
+        assert "hot keys of its left side split over shards" in v.explain()
+        assert sorted(v.rows()) == sorted((i, f"n{7 if i % 2 == 0 else i % 500}") for i in range(4000))
+        u.delete([(7, "n7")])
+        assert sorted(v.rows()) == sorted((i, f"n{i % 500}") for i in range(1, 4000, 2) if i % 500 != 7)
 
 
 def test_the_last_row_of_a_key_wins(spark: Any, tmp_path: Path) -> None:

@@ -212,6 +212,7 @@ def killed(
                 if kind not in ("driver", "jvm") and draw.random() < 0.7:
                     driver.wait_for(driver.told + draw.randrange(1, 4))  # it goes on
                 if driver.process.poll() is not None:
+                    assert kind in ("driver", "jvm"), f"it ended when a {kind} was killed\n{driver.errors()}"
                     break
             assert driver.end() != 0, "it was killed"
             there = check(work, seed, driver.told)

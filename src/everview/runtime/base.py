@@ -69,6 +69,10 @@ class RemoteRows:
     """whether a deletion by key that finds nothing is refused"""
     missing: int = 0
     """how many have found nothing, when the step is done"""
+    rows: int = 0
+    """how many there are"""
+    samples: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    """codes of some of them, columns in the table's order"""
 
     def dated(self, table: Any, until: int) -> RemoteRows:
         """The same rows with a moment as another column, in another table."""

@@ -1,7 +1,7 @@
 """What the driver of shards has seen of tables' rows: a sample of each, from which hot keys are told.
 
 Rows pass through here on their way to their shards and are not kept; some hundred of them are (a reservoir: each row
-that came is in it with the same chance). Rows that Spark's tasks code themselves do not pass, and are not seen.
+that came is in it with about the same chance). Of rows that Spark's tasks code themselves, the tasks send some.
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ class Seen:
         self._samples: dict[int, _Sample] = {}
         self._draw = np.random.default_rng(0)
 
-    def note(self, table: int, columns: np.ndarray) -> None:
-        """Rows that came into a table: a matrix with a row for each column."""
+    def note(self, table: int, columns: np.ndarray, rows: int = 0) -> None:
+        """Rows that came into a table: a matrix with a row for each column; or some of `rows` that came."""
         width, n = columns.shape
+        if rows > n > 0:  # each stands for several
+            columns = columns[:, self._draw.integers(0, n, min(rows, LEAST_ROWS + SAMPLE_ROWS))]
+            n = columns.shape[1]
         sample = self._samples.get(table)
         if sample is None or len(sample.rows) != width:
             sample = self._samples[table] = _Sample(np.empty((width, SAMPLE_ROWS), dtype=np.int64))
@@ -59,7 +62,7 @@ class Seen:
         places[late] = self._draw.integers(0, places[late] + 1)
         kept = np.flatnonzero(places < SAMPLE_ROWS)
         sample.rows[:, places[kept]] = columns[:, kept]
-        sample.came += n
+        sample.came += max(n, rows)
 
     def hot(self, node: plan.Node, shards: int) -> Hot:
         """The hot keys of the tables that a plan reads: those with half of a shard's share of the rows, or more."""

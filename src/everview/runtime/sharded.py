@@ -420,6 +420,8 @@ class ShardedRuntime:
             for table, rows, diff in changes:
                 if isinstance(rows, RemoteRows):
                     remote.append(rows)
+                    if diff > 0 and rows.samples:
+                        self.seen.note(relation_of(table).id, np.concatenate(rows.samples, axis=1), rows.rows)
                 elif (columns := columns_of(rows)).size:
                     self._distribute(relation_of(table).arrangement, columns, self.dataflow.time + offset, diff, inputs)
         return ShardStep(inputs, len(transactions), offsets, tuple(remote))

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 ENCODE_ROWS = 1 << 16
 """Rows that are coded at a time."""
 
+SAMPLED_ROWS = 64
+"""Rows of those that the driver sees, to know which keys are hot."""
+
 FLUSH_WORDS = 1 << 22
 """Words of codes that a task holds before it writes them."""
 
@@ -220,6 +223,7 @@ class _Encoder:
             return events.packed(order.columns)
         codes = self._fitting.encode(rows, order.place, bad)[0]
         self._note_moments(codes)
+        self._part.samples.append(codes[:, :: max(codes.shape[1] // SAMPLED_ROWS, 1)][:, :SAMPLED_ROWS].copy())
         return codes[list(order.columns)]
 
     def _note_moments(self, codes: np.ndarray) -> None:

@@ -56,6 +56,8 @@ class Part:
     moments: bytes | str = b""
     """when rows are due, or the name of a file of that"""
     failure: EverviewError | None = None
+    samples: list[np.ndarray] = field(default_factory=list)
+    """codes of some of its rows, columns in the table's order"""
 
 
 @dataclass
@@ -72,7 +74,6 @@ class EncodedRows(RemoteRows):
     files: dict[int, list[str]] = field(default_factory=dict)
     shards: int = 0
     """how many there were when the rows were coded"""
-    rows: int = 0
     words: int = 0
     unordered: bool = False
     """whether events may tell a row that goes after the one that takes its place"""
@@ -105,6 +106,7 @@ class EncodedRows(RemoteRows):
         self.words += part.rows * (cols + 2)
         self.bad += part.bad
         self.late += part.late
+        self.samples += part.samples
         for shard, name in part.files:
             self.files.setdefault(shard, []).append(name)
 
