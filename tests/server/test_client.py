@@ -268,6 +268,33 @@ def test_subscribers(db: Any) -> None:
     assert len(heard) == 3
 
 
+@pytest.mark.parametrize("kept", ["lazy", "bdd", ev.Provenance("bdd", nodes=50, beyond="lazy", order="arrival")])
+def test_provenance_is_kept_and_read(db: Any, kept: Any) -> None:
+    edge = db.table("edge", {"src": str, "dst": str | None, "w": float})
+    two = edge.join(edge.rename(dst="src", to="dst", v="w"), on="dst").select("src", "to").distinct()
+    hops = db.view("hops", two, provenance=kept)
+    edge.insert([("a", "b", 1.0), ("b", "d", float("nan")), ("a", "c", 2.0), ("c", "d", 3.0), ("c", None, 4.0)])
+    found = hops.provenance(("a", "d"))
+    code = next(row[-1] for row in hops.rows() if row[:2] == ("a", "d"))
+    assert found.code == code and hops.provenance(("a", "d", code)) == found
+    assert len(found.witnesses()) == (1 if kept == "lazy" else 2)
+    if kept != "lazy":
+        assert found.probability({"edge": 0.5}) == 0.4375
+        assert len(found.without({"edge": [("b", "d", float("nan"))]}).witnesses()) == 1
+        assert found.without({"edge": ...}).is_false
+    assert hops.provenances() == {("a", "d"): found, ("a", None): hops.provenance(("a", None))}
+    assert found.to_dict()["code"] == code and str(hops.provenances()[("a", "d")]) == str(found)
+    with pytest.raises(ev.EverviewError) as error:
+        hops.provenance(("z", "z"))
+    assert error.value.code == "E_ABSENT"
+    with pytest.raises(ev.EverviewError) as error:
+        db.view("none", edge.group_by("src").agg(n=ev.count()), provenance=kept)
+    assert error.value.code == "E_MONOTONE"
+    with pytest.raises(ev.EverviewError) as error:
+        db.view("odd", two, provenance="all")
+    assert error.value.code == "E_PROVENANCE"
+
+
 def test_why_and_what_if(db: Any) -> None:
     edge = db.table("edge", {"src": str, "dst": str})
     rules = db.datalog('reach("a"). reach(Y) :- reach(X), edge(X, Y).')

@@ -79,6 +79,9 @@ def calls() -> list[bytes]:
         {"do": "lookup", "name": "t", "key": {"$tuple": [1]}},
         {"do": "why", "name": "v", "row": {"$tuple": [1, "a"]}, "all": 2},
         {"do": "why_not", "name": "v", "row": {"$tuple": [9, {"$any": 0}]}},
+        {"do": "view", "name": "p", "columns": ["k", "x"], "provenance": {"kind": "bdd", "nodes": 9}, **plan},
+        {"do": "provenance", "name": "p", "row": {"$tuple": [1, "a"]}},
+        {"do": "provenance", "name": "p", "row": None},
         {"do": "stats", "name": "v"},
         {"do": "text", "name": "v", "rows": 3},
     ]

@@ -13,7 +13,7 @@ import pytest
 import everview as ev
 from everview import Provenance, col
 from everview.session.local_shards import local_shards
-from everview.why.expressions import BaseRow, Expression
+from everview.why.expression import BaseRow, Expression
 from everview.why.same_meaning import meeting
 from tests.spark import inprocess
 

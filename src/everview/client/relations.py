@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from everview.client.results import ClientResult, ClientWhyNot, Row, derivations
+from everview.client.results import ClientResult, ClientWhyNot, Row, derivations, expression
 from everview.errors import InputError
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan import nodes as plan
 from everview.why.probability import Probability
 from everview.wire.plans import type_of
-from everview.wire.values import plain, rows_of, rows_written
+from everview.wire.values import plain, rows_of, rows_written, value_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from everview.client.session import ClientSession
     from everview.why.derivation import Derivation, Witnesses
+    from everview.why.expression import Expression
 
 SHOWN = 20
 """Rows that are printed."""
@@ -226,17 +227,14 @@ class ClientView(ClientRelation):
         found = self._ask("probability", row=plain(row), chances=plain(chances), nodes=nodes)
         return Probability(found["lower"], found["upper"])
 
-    def provenance(self, row: Any) -> Any:
-        """Refused: expressions of provenance stay with the server."""
-        raise InputError(
-            "E_UNSUPPORTED",
-            "expressions of provenance are not sent to clients",
-            "ask why(row, all=k), trust(row, without=...) or probability(row, chances)",
-        )
+    def provenance(self, row: Any) -> Expression:
+        """The expression of a row of a view that was made with `provenance=`; a copy, which needs no server."""
+        return expression(self._ask("provenance", row=plain(row if isinstance(row, tuple | list) else (row,))))
 
-    def provenances(self) -> Any:
-        """Refused: see `provenance`."""
-        return self.provenance(None)
+    def provenances(self) -> dict[Row, Expression]:
+        """All rows of a view that was made with `provenance=`, without that column, and their expressions."""
+        found = self._ask("provenance", row=None)["expressions"]
+        return {value_of(row): expression(said) for row, said in found}
 
 
 def sent_rows(rows: Any, tables: list[pa.Table]) -> Any:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from everview.types import DataType
     from everview.why.derivation import Derivation, Witnesses
+    from everview.why.expression import Expression
 
 Row = tuple[Any, ...]
 
@@ -131,16 +132,22 @@ class ClientWhyNot:
 
 def derivations(head: Mapping[str, Any], several: bool) -> Derivation | Witnesses:
     """The explanations that a server sends."""
-    from everview.why.derivation import Witnesses
+    from everview.why.derivation import Derivation, Witnesses
 
-    found = tuple(_tree(tree["parts"]) for tree in head["derivations"])
+    found = tuple(_tree(Derivation, tree["parts"]) for tree in head["derivations"])
     return Witnesses(found, bool(head["truncated"])) if several else found[0]
 
 
-def _tree(parts: Sequence[Mapping[str, Any]]) -> Derivation:
-    """A derivation from its parts; children may stand before or behind what follows from them."""
-    from everview.why.derivation import Derivation
+def expression(said: Mapping[str, Any]) -> Expression:
+    """The expression of provenance that a server sends."""
+    from everview.why.expression import Expression
 
+    variables = [(label, table, value_of(row)) for label, table, row in said["variables"]]
+    return Expression.read(variables, said["nodes"], said["root"])
+
+
+def _tree(kind: type[Derivation], parts: Sequence[Mapping[str, Any]]) -> Derivation:
+    """A derivation from its parts; children may stand before or behind what follows from them."""
     made: dict[int, Derivation] = {}
     todo = [0]
     while todo:
@@ -152,7 +159,7 @@ def _tree(parts: Sequence[Mapping[str, Any]]) -> Derivation:
             continue
         todo.pop()
         if at not in made:
-            made[at] = Derivation(
+            made[at] = kind(
                 value_of(part["row"]), part["source"], part["kind"], tuple(made[c] for c in part["children"]),
                 tuple(part["columns"]), part["rule"], part["how"], part["round"], part["of"],
             )  # fmt: skip

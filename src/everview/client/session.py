@@ -7,7 +7,8 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from everview.client.following import Following
 from everview.client.relations import ClientTable, ClientView, arrow_of, sent_rows
@@ -20,6 +21,7 @@ from everview.codes.durations import seconds
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.language.collection import Collection, common_owner
 from everview.language.relation import relation_of
+from everview.plan.provenance import Provenance, wanted
 from everview.wire import plans
 from everview.wire.values import plain, value_of
 
@@ -192,6 +194,7 @@ class ClientSession:
         index_by: str | Sequence[str] | None = None,
         history: int | None = None,
         plan: str | None = None,
+        provenance: Provenance | Literal["lazy", "bdd"] | None = None,
     ) -> ClientView:
         """Install a collection on the server: it is computed now and kept up to date until dropped."""
         self._refuse_supposed("views cannot be made")
@@ -211,6 +214,8 @@ class ClientSession:
             "columns": [c.name for c in relation_of(collection).columns],
             "index_by": index_by,
         }
+        if provenance is not None:
+            head["provenance"] = asdict(wanted(provenance))
         head |= {"history": history, "how": plan, **plans.written(relation_of(collection).node, names)}
         made = self._made(self._call("view", head)[0])
         assert isinstance(made, ClientView)

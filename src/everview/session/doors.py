@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from everview.system.observing import System
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
-    from everview.why.expressions import Expression
+    from everview.why.expression import Expression
     from everview.why.probability import Probability
 
 
@@ -51,10 +51,7 @@ def why(view: View, row: Any, number: int | None, time: int | None) -> Derivatio
 def why_not(view: View, row: Any, time: int | None) -> WhyNot:
     from everview.why.ask import why_not
 
-    if view._core.access.acting() is not None:
-        from everview.sql.rights.row_checks import check_all_shown
-
-        check_all_shown(view._core, relation_of(view).node)
+    _all_shown(view)
     return why_not(view, row, time)
 
 
@@ -73,13 +70,23 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
 def provenance(view: View, row: Any) -> Expression:
     from everview.why.expressions import provenance
 
+    _all_shown(view)
     return provenance(view, row)
 
 
 def provenances(view: View) -> Iterator[tuple[tuple[Any, ...], Expression]]:
     from everview.why.expressions import provenances
 
+    _all_shown(view)
     return provenances(view)
+
+
+def _all_shown(view: View) -> None:
+    """Refuse what names any row of tables, unless whoever acts sees all there are."""
+    if view._core.access.acting() is not None:
+        from everview.sql.rights.row_checks import check_all_shown
+
+        check_all_shown(view._core, relation_of(view).node)
 
 
 # values that nobody gives

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
-    from everview.why.expressions import Expression
+    from everview.why.expression import Expression
     from everview.why.probability import Probability
 
 

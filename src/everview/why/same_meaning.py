@@ -16,7 +16,8 @@ from everview.language.relation import relation_of
 from everview.plan.nodes import TopK
 from everview.plan.provenance import COLUMN, Disjunction
 from everview.why.bdd import FALSE, TRUE, Diagrams, Exhausted
-from everview.why.expressions import BaseRow, Expression, provenances
+from everview.why.expression import BaseRow, Expression
+from everview.why.expressions import provenances
 
 if TYPE_CHECKING:
     from everview.session.view import View

@@ -186,6 +186,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "why_not": {"name": "total", "row": ["c", 2]},
     "trust": {"name": "total", "row": ["a", 2], "without": "secret"},
     "probability": {"name": "total", "row": ["a", 2], "chances": {}, "nodes": 10},
+    "provenance": {"name": "total", "row": ["a", 2]},
 }
 """What each call of Everview's own client is refused; those that are not here tell nothing."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -23,6 +24,7 @@ from everview.errors import InputError
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
+from everview.plan.provenance import Provenance
 from everview.server.asking import Answer, answer_of, ask, only_reads
 from everview.server.http.answers import Door
 from everview.server.http.relations import Once, looking, table_of
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from everview.session.session import Session
     from everview.types import DataType
     from everview.why.derivation import Derivation
+    from everview.why.expression import Expression
 
 Message = dict[str, Any]
 Sent = tuple[Message, list[Any]]
@@ -204,14 +207,24 @@ def view(db: Session, given: Given) -> Sent:
     collection = Collection(node, columns, core, parents=parents)
     if (who := core.access.acting()) is not None:
         relation_of(collection).bound = {**who.attributes, "current_user": who.name}
+    kept = given.get("provenance")
     made = db.view(
         given["name"],
         collection,
         index_by=given.get("index_by"),
         history=given.get("history"),
         plan=given.get("how"),
+        provenance=None if kept is None else _kept(kept),
     )
     return relation(db, Given({"name": relation_of(made).label}, []))
+
+
+def _kept(said: Any) -> Provenance:
+    """The provenance that a client wants to be kept; the session checks it."""
+    names = [field.name for field in fields(Provenance)]
+    if not isinstance(said, Mapping) or "kind" not in said or not set(said) <= set(names):
+        raise InputError("E_PROVENANCE", f"{said!r} is no kind of provenance", f"give {', '.join(names)}")
+    return Provenance(**said)
 
 
 def drop(db: Session, given: Given) -> Sent:
@@ -478,11 +491,24 @@ def probability(db: Session, given: Given) -> Sent:
     return {"lower": found.lower, "upper": found.upper}, []
 
 
+def provenance(db: Session, given: Given) -> Sent:
+    """The expression of a row, or of all rows, as data."""
+    view = seen.whole(db, given["name"], "WHY")
+    if given.get("row") is None:
+        return {"expressions": [[plain(row), _expression(e)] for row, e in view.provenances().items()]}, []
+    return _expression(view.provenance(value_of(given["row"]))), []
+
+
+def _expression(found: Expression) -> Message:
+    said = found.written()
+    return {**said, "variables": [[label, table, plain(row)] for label, table, row in said["variables"]]}
+
+
 CALLS: dict[str, Callable[[Session, Given], Sent]] = {
     function.__name__: function
     for function in (
         hello, names, relation, table, view, drop, sql, datalog, prepare, execute, change, advance, what_if, rows,
         count, counts, changes, lookup, errors, explain, text, stats, memory, check, checkpoint, now, why, why_not,
-        trust, probability,
+        trust, probability, provenance,
     )
 }  # fmt: skip
