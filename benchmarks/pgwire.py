@@ -4,6 +4,8 @@
     copy_in                 COPY FROM STDIN of 1,000,000 rows of an int, a text and a float, rows per second
     rows_out                the same rows read by psycopg in binary form, rows per second
     inserts                 single prepared INSERTs, each a transaction, per second
+    arrow_out               the same rows as Arrow over HTTP; its ratio is to PostgreSQL's `rows_out`
+    kb_per_connection       what the server holds for each of 200 idle connections
 
 Clients are processes of their own; both servers are asked over TCP, PostgreSQL with fsync=off, because Everview's
 session is in memory here. Without PostgreSQL (Debian: `postgresql`) only Everview is measured. Each figure is the best
@@ -12,6 +14,7 @@ of three; `ratio` is Everview's rate as a part of PostgreSQL's.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -25,9 +28,11 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import common
 import psycopg
+import pyarrow as pa
 
 ROUNDS = 3
 KEYS = 100_000
@@ -42,11 +47,15 @@ def run(options: Any) -> dict[str, Any]:
     """All of it; tiny with `--quick`."""
     found: dict[str, Any] = {}
     for name, server in (("everview", _everview), ("postgresql", _postgresql)):
-        with server() as dsn:
+        with server() as (dsn, web, process):
             if dsn:
                 found[name] = _measured(dsn, options.quick)
+            if web:
+                rounds = 1 if options.quick else ROUNDS
+                found[name]["arrow_out"] = round(max(_read_arrow(web) for _ in range(rounds)), 1)
+                found["kb_per_connection"] = _idle(dsn, process, 10 if options.quick else 200)
     if "postgresql" in found:
-        theirs = found["postgresql"]
+        theirs = {**found["postgresql"], "arrow_out": found["postgresql"]["rows_out"]}
         found["ratio"] = {k: round(v / theirs[k], 3) for k, v in found["everview"].items()}
     return found
 
@@ -111,6 +120,35 @@ def _read(dsn: str) -> float:
         return len(cursor.fetchall()) / (time.perf_counter() - start)
 
 
+def _read_arrow(web: str) -> float:
+    asked = Request(
+        f"{web}/v1/sql",
+        data=json.dumps({"sql": "SELECT a, b, c FROM wide"}).encode(),
+        headers={"Content-Type": "application/json", "Accept": "application/vnd.apache.arrow.stream"},
+    )
+    start = time.perf_counter()
+    with urlopen(asked) as answer:
+        table = pa.ipc.open_stream(answer.read()).read_all()
+    return float(table.num_rows / (time.perf_counter() - start))
+
+
+def _idle(dsn: str, process: int, count: int) -> float:
+    """Memory for each connection that does nothing, in kB."""
+
+    def held() -> float:
+        with open(f"/proc/{process}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e3
+
+    before = held()
+    connections = [psycopg.connect(dsn, autocommit=True) for _ in range(count)]
+    for connection in connections:
+        connection.execute("SELECT 1")
+    found = (held() - before) / count
+    for connection in connections:
+        connection.close()
+    return round(found, 1)
+
+
 def _inserted(dsn: str, seconds: float, number: int) -> float:
     with psycopg.connect(dsn, autocommit=True, prepare_threshold=0) as db:
         count, start = 0, time.perf_counter()
@@ -121,30 +159,32 @@ def _inserted(dsn: str, seconds: float, number: int) -> float:
 
 
 @contextmanager
-def _everview() -> Iterator[str]:
-    command = [sys.executable, "-m", "everview.cli", "serve", "--pg", "0", "--no-auth"]
+def _everview() -> Iterator[tuple[str, str, int]]:
+    command = [sys.executable, "-m", "everview.cli", "serve", "--pg", "0", "--http", "0", "--no-auth"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        address = ""
+        address = web = ""
         assert process.stdout is not None
         for line in process.stdout:
             if "postgresql://" in line:
                 address = line.split("127.0.0.1:")[1].split("/")[0]
+            if line.startswith("HTTP"):
+                web = f"http://127.0.0.1:{line.rsplit(':', 1)[1].strip()}"
             if line.strip() == "ready":
                 break
-        yield f"postgresql://everview@127.0.0.1:{address}/everview"
+        yield f"postgresql://everview@127.0.0.1:{address}/everview", web, process.pid
     finally:
         process.terminate()
         process.wait(60)
 
 
 @contextmanager
-def _postgresql() -> Iterator[str]:
+def _postgresql() -> Iterator[tuple[str, str, int]]:
     """A server of its own; nothing if there is none to be had."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     users = {u.pw_name for u in pwd.getpwall()}
     if not found or (os.geteuid() == 0 and "postgres" not in users):
-        yield ""
+        yield "", "", 0
         return
     binaries, user = found[-1].parent, "postgres" if os.geteuid() == 0 else None
     directory = Path(tempfile.mkdtemp(prefix="everview-pg-"))
@@ -168,7 +208,7 @@ def _postgresql() -> Iterator[str]:
                 break
             except psycopg.OperationalError:
                 time.sleep(0.1)
-        yield dsn
+        yield dsn, "", server.pid
     finally:
         server.terminate()
         server.wait(60)

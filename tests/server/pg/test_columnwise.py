@@ -8,6 +8,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from everview.codes.codec import Codec
@@ -98,3 +99,17 @@ def test_columns_side_by_side(seed: int) -> None:
         for _ in range(chance.randrange(1, 300))
     ]
     _same(types, rows, tuple(chance.randrange(2) for _ in types))
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("form", [0, 1])
+def test_nothing_is_done_that_imports_pandas(name: str, form: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pa.array` and `pa.scalar` would, on the event loop, while everybody waits."""
+    chance = random.Random(3)
+    declared, draw = VALUES[name]
+    codec = Codec([declared.optional()], ["c"], Interner())
+    codes = codec.encode([(draw(chance),) for _ in range(20)] + [(None,)])
+    columns = columns_of(codec.names, codec.types)
+    for function in ("array", "scalar"):
+        monkeypatch.setattr(pa, function, lambda *_, **__: pytest.fail("it would import pandas"))
+    assert Columnwise(columns, (form,), "UTC", codec)(codes)

@@ -107,7 +107,7 @@ class _Side:
         if not self._parts:
             return np.hstack(self._fixed).tobytes()
         self._flush()
-        found = pc.binary_join_element_wise(*self._parts, pa.scalar(b"", _BYTES))
+        found = pc.binary_join_element_wise(*self._parts, _NOTHING)
         return bytes(memoryview(found.buffers()[2])[: numbers_of(_offsets(found), np.int64)[-1]])
 
     def _flush(self) -> None:
@@ -125,6 +125,12 @@ def _offsets(array: pa.Array) -> pa.Array:
 def _array(offsets: np.ndarray, data: np.ndarray) -> pa.Array:
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(_BYTES, len(offsets) - 1, buffers)
+
+
+_NOTHING = _array(np.zeros(2), np.empty(0, dtype=np.uint8))[0]
+"""No bytes. `pa.scalar` and `pa.array` import pandas if it is there: half a second in which nobody else is answered. So
+nothing here goes through them.
+"""
 
 
 def _repeated(data: bytes, count: int) -> np.ndarray:
@@ -155,12 +161,16 @@ def _cells(codes: Words, column: Column, binary: bool, zone: str, interner: Inte
     if binary and kind in _NUMBERS:
         return Fixed(_NUMBERS[kind](codes, column, interner), nulls)
     if kind == "int" and not binary:
-        return _varied(pc.cast(pa.array(codes, mask=missing), pa.large_string()))
+        valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+        numbers = pa.Array.from_buffers(pa.int64(), len(codes), [valid, pa.py_buffer(np.ascontiguousarray(codes))])
+        return _varied(pc.cast(numbers, pa.large_string()))
     if kind == "date" and not binary:
         return _varied(pc.cast(decode_arrow(codes, column.declared, interner), pa.large_string()))
     write = column.writer(binary, zone)
-    values = decode_list(codes, column.declared, interner)
-    return _varied(pa.array([None if v is None else write(v) for v in values], _BYTES))
+    found = [None if v is None else write(v) for v in decode_list(codes, column.declared, interner)]
+    sizes = np.array([-1 if v is None else len(v) for v in found], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))])
+    return Varied(_array(offsets, np.frombuffer(b"".join(v or b"" for v in found), dtype=np.uint8)), sizes)
 
 
 def _varied(array: pa.Array) -> Varied:
@@ -168,7 +178,7 @@ def _varied(array: pa.Array) -> Varied:
     sizes = np.diff(numbers_of(_offsets(array), np.int64))
     if array.null_count:
         sizes = np.where(null_mask(array), -1, sizes)
-        array = pc.fill_null(array, pa.scalar(b"", _BYTES))
+        array = pc.fill_null(array, _NOTHING)
     return Varied(array, sizes)
 
 
