@@ -85,8 +85,8 @@ from everview.kernels.trace.batch import (
 )
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE, trace_rows
 
-SPREAD_OUT = 4
-"""Slots for each row of edges and sources, at most."""
+SPREAD_OUT = 1
+"""Slots for each row of edges and sources, at most: the block is then no larger than the edges' indexes are."""
 
 FEW_SLOTS = 4096
 """Slots that there may always be."""
