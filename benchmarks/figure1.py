@@ -26,7 +26,7 @@ import plot
 import real
 import recursive
 
-from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.scopes import EPOCH_BITS
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE

@@ -83,6 +83,19 @@ def test_the_glossary_names_code_that_exists() -> None:
             assert there or (module.is_file() and parts[-1] in module.read_text()), name
 
 
+def test_every_package_says_what_is_in_it() -> None:
+    """Reading orders name every file of the package, and no other."""
+    for init in PACKAGE.rglob("__init__.py"):
+        folder, text = init.parent, ast.get_docstring(ast.parse(init.read_text())) or ""
+        parts = {p.stem for p in folder.glob("*.py")} | {p.parent.name for p in folder.glob("*/__init__.py")}
+        parts -= {"__init__", "__main__"}
+        lines = re.findall(r"^    ([a-z_0-9]+(?:, [a-z_0-9]+)*)  +(\S.*)$", text, re.MULTILINE)
+        named = {name for names, what in lines for name in names.split(", ") if "`everview." not in what}
+        assert named <= parts, f"{folder.name}: {sorted(named - parts)} are not there"
+        if len(parts) > 2 and folder != PACKAGE and "kernels" not in folder.parts:  # these say the main ones
+            assert parts <= set(re.findall(r"[a-z_0-9]+", text)), folder.name
+
+
 def test_imports_go_one_way() -> None:
     rows = layers()
     wrong = [

@@ -6,6 +6,11 @@ shell         sql
 serving       serve
 directories   ls, explain, subscribe, repair
 about         demo, doctor, bench
+
+Besides:
+
+    diagnosis, places    what `doctor` looks at; whether a directory is a session's
+    planned, rows        what a pipeline's file would do; rows as text
 """
 
 from __future__ import annotations

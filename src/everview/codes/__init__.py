@@ -3,6 +3,12 @@
 In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (texts, bytes, tuples), `declare` (types),
 `values` (one value), `arrays` (one column), `tables` (other libraries' frames), `codec` (rows and tables of a schema),
 `repeating` (rows as often as they are there).
+
+Besides:
+
+    straight, buffers, runs    columns that are codes already; Arrow's buffers; dictionaries at rest
+    packed, frozen, jsons, intervals    values that do not fit 64 bits
+    digits, durations    numbers and durations as people write them
 """
 
 import importlib

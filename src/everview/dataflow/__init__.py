@@ -14,4 +14,8 @@ In reading order:
     identity, saved, operator_matching    state as images, for directories, and what it is the state of
     merging       batches of a trace merged outside of it
     replica, superstep   the same dataflow on several shards, run together
+    partitioning, commands, frugal    where rows are on shards; what builds a dataflow, as bytes; sending less
+    frontier, provenance, swapping    recursion as trees; labels and nodes; another plan for a join that lives
+    shield, pressing, failures, lending    interrupts that wait; stopping a kernel; reading beside a step
+    lately, budgets, allocator, batch_arrays    history by duration; shared budgets; memory seen from outside
 """

@@ -10,4 +10,8 @@ In reading order:
     library       more functions, in Python
     lower, lowering, instructions    as programs of the machine in `everview.kernels.expressions.vm`
     evaluate, texts    in Python, for what that machine cannot do
+    few, valued, bits      few rows one by one; functions of Python values; bits of ints
+    amounts, wordings      numerics, intervals, zones; values as PostgreSQL writes them
+    documents, lists, jsonpath, jsonpath_reading    JSON, arrays, structs and maps
+    variance, exact_variance    from sums
 """

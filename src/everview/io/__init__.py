@@ -15,6 +15,14 @@
 
 A Spark DataFrame, streaming or not, is given to `db.source` as it is. How positions, exactly-once and dead letters
 work is said in `everview.io.source`, `everview.io.feed` and `everview.io.outlet`.
+
+Besides:
+
+    formats, blocks, texts, listing, fitting    files: what is in them, and how it fits a table
+    events, inbox          change feeds; records that others put for a table
+    file_sink, calls       files, web addresses and programs that are told of changes
+    checks, options, progress, notebooks    what people give and what they see
+    doors, unseen          the way up to Spark, and what a check knows of it
 """
 
 from __future__ import annotations

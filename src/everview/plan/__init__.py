@@ -14,4 +14,9 @@ In reading order:
     sizes         how many rows there will be, roughly
     frozen        plans as bytes
     digest        what a plan says, as a hash
+    written, spelled, trust, legacy    plans as data; whose functions they call; catalogues as they once were
+    components, rewrites, topk, prefixes    the order of definitions; the same rows by less work
+    loop_ways, narrowed_loops, ordered_loops    loops: their ways round, conditions pushed into them, their order
+    frugal, hot            what shards send; keys that have very many rows
+    provenance, without_provenance, worlds    derivations as a column; rows that hold in smaller worlds
 """

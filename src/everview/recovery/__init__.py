@@ -7,4 +7,6 @@ Read in this order:
     directory    the write-ahead log and the checkpoints of a session that writes
     following    a session that reads what another process writes
     migration    a directory changes hands between the embedded runtime and shards
+    restoring, checking    state and the operators it belongs to; is it true?
+    stored_shards, followed_shards    directories of sessions on Spark: written, and followed
 """

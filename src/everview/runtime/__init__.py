@@ -8,4 +8,5 @@ Read in this order:
     spilling    state beyond the memory that is allowed lies in files
     embedded    the dataflow is in this process
     sharded     the dataflow is in shards; this process keeps a replica of it to read from
+    backing, seen         what a dataflow is backed by; what the driver of shards has seen
 """

@@ -14,4 +14,9 @@ Read in this order:
 
 Everything but the engine's thread is one asyncio loop. Nothing on the loop reads the session: a read would wait there
 for the step under way, and with it every client.
+
+Besides:
+
+    settings, identity, jwt, stamps    how a server is reached, and by whom
+    jobs, fairness, readers, quotas    work that waits, whose turn it is, and how much of it
 """

@@ -14,4 +14,6 @@ Read in this order:
     limits, budget     how long a call may take, how much memory it may use
     remote, local_shards    rows encoded elsewhere; shards in one process
     doors              the way up to languages, pipelines, directories and Spark
+    relations, history, spoken    what tables and views are made of; how far back; time zone and schemas
+    rights             who may do what
 """

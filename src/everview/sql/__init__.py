@@ -17,6 +17,10 @@ Three modules hold what plans call while they run, and stay where directories kn
 that are more than one sum) and `unfolding` (functions that return rows).
 
 Whatever cannot be kept up to date is refused with a reason, a line and a column.
+
+Besides:
+
+    rights                 roles, grants, policies
 """
 
 from __future__ import annotations

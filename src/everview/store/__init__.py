@@ -4,6 +4,13 @@ In reading order: `files` and `objects` (where), `records` (bytes with checksums
 files), `manifest` (what a version is), `owner` and `pins` (who writes, who reads), `store` (all together), `wal` and
 `wal_objects` (the log of embedded sessions, in a file or as objects), `logs` (whichever it is), `reshard` (another
 number of shards).
+
+Besides:
+
+    disk, hdfs, locations, names    kinds of files, and where they are
+    mapped, nearby, stored_dictionary    batches and dictionaries where they lie
+    steps, offsets, witness, attempts    what is logged; how far sources are; what must be there
+    chunked_merge, garbage, dictionary_gc, repair    merging, cleaning up, having back what can be had
 """
 
 from everview.store.batches import Image, open_batch, write_batch

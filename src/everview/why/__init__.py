@@ -13,8 +13,8 @@ In reading order:
     witnesses     several explanations of one row
     absence       what a row lacks that is not there
     ask           from a view's row to its derivation
-    monotone      which rows hold in every smaller world
     equations, bdd, likelihood    all derivations at once, and how likely one of them is there
     probability   how likely, as it is told
     worlds        from a view's row to what it is worth without some rows, or by chance
+    direct, labels, expressions, same_meaning    straight down a loop; hashes as values; expressions of provenance
 """

@@ -19,4 +19,5 @@ Read in this order:
     catalog             pg_catalog and information_schema
     connection          the conversation
     listener            the port
+    defining, pump        definitions inside a transaction; reading from many connections
 """

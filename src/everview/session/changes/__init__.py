@@ -7,4 +7,5 @@ Read in this order:
     keys, by_key, current_rows    tables with a key: inserts that must be new, upserts, deletes
     batch              what changed at one time
     subscriber, subscriptions    who is told
+    constraints, defaults, short_way    what must hold; what nobody gives; most transactions
 """

@@ -9,4 +9,5 @@ Read in this order:
     altering           ALTER
     surviving          which entries are still needed
     plan_history       which joins were given another plan, when and why
+    arguments, rules, overview, taken_back    checks; constraints as declared; all at once; whole or not at all
 """

@@ -9,4 +9,5 @@ Read in this order:
     defined                CREATE FUNCTION ... LANGUAGE SQL
     watermark              WATERMARK FOR in CREATE TABLE
     settings               CREATE TYPE, SET TIME ZONE
+    declared, options, sequences, already    what tables declare; WITH (...); what is so anyway
 """

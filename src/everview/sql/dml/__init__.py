@@ -7,4 +7,5 @@ Read in this order:
     merging, modifying     MERGE; WITH queries that change rows
     own_changes, savepoints    what a transaction sees of itself, and goes back to
     copies                 COPY from and to files
+    missing, volatile, obeying    values nobody gives; nextval and random; constraints at the end
 """

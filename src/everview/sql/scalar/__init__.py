@@ -10,4 +10,5 @@ Read in this order:
     calls, typedcalls      functions by name; `users_functions` finds the users' own
     text_forms, moment_forms, zones, spans    what has a syntax of its own: texts, dates, time zones, intervals
     array_forms, row_forms, json_forms, lambdas    values with values inside
+    borrowed, time_windows, typenames    functions of other systems; windows of time; what types are called
 """

@@ -15,4 +15,5 @@ Read in this order:
     recursion              WITH RECURSIVE
     table_functions, stream_windows    functions in FROM
     asof, temporal_joins   joins with what was valid at a time
+    dependent              columns that a GROUP BY decides without naming them
 """

@@ -7,4 +7,5 @@ Read in this order:
     notes                  what is noted about a statement on the way
     places                 where in the text a mistake is
     parts, tokens          nothing that was written is ignored
+    complaints, foreign, nesting    what is wrong with a text; other systems' forms; deep statements
 """

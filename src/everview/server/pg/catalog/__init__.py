@@ -8,6 +8,7 @@ Read in this order:
     rewriting    PostgreSQL's SQL as SQLite takes it
     shapes       the types of a query's columns
     catalog      which statements are about the catalogue, and their answers
+    granted               roles, rights and policies
 """
 
 from __future__ import annotations
