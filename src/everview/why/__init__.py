@@ -16,5 +16,6 @@ In reading order:
     equations, bdd, likelihood    all derivations at once, and how likely one of them is there
     probability   how likely, as it is told
     worlds        from a view's row to what it is worth without some rows, or by chance
-    direct, labels, expressions, same_meaning    straight down a loop; hashes as values; expressions of provenance
+    direct, labels, same_meaning    straight down a loop; hashes as values; whether two sessions say the same
+    expression, expressions    in which worlds a row is there; how that is told
 """
