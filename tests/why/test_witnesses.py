@@ -173,6 +173,23 @@ def test_what_stands_in_the_way(db: ev.Session) -> None:
     assert "gives ('a', 1) instead" in str(counted.why_not(("a", 7)))
 
 
+def test_a_way_that_is_hidden_now_may_be_another(db: ev.Session) -> None:
+    """The nearest way is two hops long; a row that does not say so has another way without it."""
+    step, start = db.table("step", {"a": str, "b": str}), db.table("start", {"a": str})
+    rules = db.datalog("""
+        far(X, 0) :- start(X).
+        far(Y, D) :- far(X, D1), step(X, Y), D = min(D1 + 1).
+        there(X)  :- far(X, D), D > 0.
+    """)
+    start.insert([("a",)])
+    step.insert([("a", "b"), ("b", "z"), ("a", "c"), ("c", "d"), ("d", "z")])
+    named, hidden = rules.far.why(("z", 2), all=9), rules.there.why(("z",), all=9)
+    assert len(named) == len(hidden) == 1 and not named.truncated
+    assert hidden.truncated
+    gone = {"step": [("a", "b"), ("b", "z")], "start": []}
+    assert rules.there.trust(("z",), without=gone) and not rules.far.trust(("z", 2), without=gone)
+
+
 def test_a_loop_that_loses_rows_does_not_say_that_these_are_all() -> None:
     """A node of a core was there from the beginning: what it came of is known, and not all that keeps it there."""
     with ev.connect() as db:

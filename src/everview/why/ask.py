@@ -27,6 +27,7 @@ from everview.why.contents import OUTSIDE, Contents
 from everview.why.derivation import Derivation, Values, Witnesses
 from everview.why.kept import Kept
 from everview.why.loops import Histories
+from everview.why.other_worlds import may_differ
 from everview.why.steps import Goal, Search
 from everview.why.told import Names, Telling, names_of
 from everview.why.witnesses import witnesses
@@ -116,7 +117,9 @@ class Question:
             return Witnesses((self.derivation(row),), truncated=True)
         root = Goal(self.node, OUTSIDE, row)
         found, truncated = witnesses(self.contents, self.histories, self.names(), root, number)
-        return Witnesses(tuple(found) or (self.derivation(row),), truncated or _shrinks(self.node))
+        return Witnesses(
+            tuple(found) or (self.derivation(row),), truncated or _shrinks(self.node) or may_differ(self.node)
+        )
 
 
 def _narrowed(node: plan.Node) -> dict[plan.Loop, plan.Loop]:
