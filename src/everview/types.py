@@ -57,7 +57,7 @@ class DataType:
     names: tuple[str, ...] = ()
     """Labels of an enum in their order, or the fields of a struct."""
     width: int = 0
-    """Bits of a small int (negative: without a sign), letters of a char, digits of a decimal or numeric; or 0."""
+    """Bits of a small int (negative: without a sign), letters of a char or varchar, digits of a decimal; or 0."""
 
     def optional(self, nullable: bool = True) -> DataType:
         """The same type with or without NULL."""
@@ -78,6 +78,8 @@ class DataType:
             name = f"enum({', '.join(map(repr, self.names))})"
         elif self.kind == "char":
             name = f"char({self.width})"
+        elif self.kind == "str" and self.width:
+            name = f"varchar({self.width})"
         elif self.width:
             name = f"{'u' if self.width < 0 else ''}int{abs(self.width)}"
         return name + ("?" if self.nullable else "")
@@ -174,6 +176,20 @@ def char(letters: int) -> DataType:
     char(3)
     """
     return DataType("char", width=letters)
+
+
+def varchar(letters: int) -> DataType:
+    """A text of so many letters at most. Only a table's column is one: its values are texts like any other.
+
+    >>> varchar(3), unlimited(varchar(3))
+    (varchar(3), str)
+    """
+    return DataType("str", width=letters)
+
+
+def unlimited(declared: DataType) -> DataType:
+    """A column's type as plans know it, which is a text for a varchar."""
+    return replace(declared, width=0) if declared.kind == "str" and declared.width else declared
 
 
 def bounds(bits: int) -> tuple[int, int]:

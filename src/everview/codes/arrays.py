@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from everview.codes import jsons
 from everview.codes.buffers import null_mask, numbers_of, validity_buffer
@@ -179,6 +180,8 @@ def _list_timestamps(values: Sequence[Any], declared: DataType, interner: Intern
 
 
 def _list_texts(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
+    if declared.width and any(len(value) > declared.width for value in values if value is not None):
+        raise OverflowError  # one by one, blanks behind them are cut
     return interner.encode(values, declared)
 
 
@@ -332,6 +335,10 @@ def _arrow_decimals(array: pa.Array, declared: DataType, interner: Interner) -> 
 
 
 def _arrow_texts(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    if declared.width and declared.kind == "str":
+        texts = array.dictionary if pa.types.is_dictionary(array.type) else array
+        if (pc.max(pc.utf8_length(texts)).as_py() or 0) > declared.width:
+            return _arrow_values(array, declared, interner)
     return interner.encode(array, declared)
 
 

@@ -268,16 +268,22 @@ _QUICK_ENCODE = {
     "timestamp?": "c{i} = quick_timestamp(c{i}) if type(c{i}) is datetime and c{i}.tzinfo is None else f{i}(c{i})",
     "str": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
     "str?": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
+    "varchar": "c{i} = (text(c{i}) if type(c{i}) is str and len(c{i}) <= {width} else None) or f{i}(c{i})",
     "bytes": "c{i} = (data(c{i}) if type(c{i}) is bytes else None) or f{i}(c{i})",
     "bytes?": "c{i} = (data(c{i}) if type(c{i}) is bytes else None) or f{i}(c{i})",
 }
 """Type to the statement that turns value c0, c1, ... into its code; other types call their encoder."""
 
 
+def _quick(declared: DataType) -> str:
+    return "varchar" if declared.kind == "str" and declared.width else repr(declared)
+
+
 def _compile_encoder(codec: Codec) -> Callable[[Any], tuple[int, ...]]:
     numbers = {"low": scalars.LOWEST, "high": scalars.HIGHEST, "null": NULL, "day": scalars.UNIX_DAY}
     statements = [
-        _QUICK_ENCODE.get(repr(kind), "c{i} = f{i}(c{i})").format(i=i, **numbers) for i, kind in enumerate(codec.types)
+        _QUICK_ENCODE.get(_quick(kind), "c{i} = f{i}(c{i})").format(i=i, width=kind.width, **numbers)
+        for i, kind in enumerate(codec.types)
     ]
     codes = _listed(len(codec.types))
     text = "\n    ".join(

@@ -21,7 +21,7 @@ from everview.codes.digits import whole_number
 from everview.codes.intervals import Interval
 from everview.codes.scalars import DIGITS, shown
 from everview.errors import InputError, did_you_mean
-from everview.types import FREE, MOST_DIGITS, DataType, array, char, enum, mapping, numeric, small_int, struct
+from everview.types import FREE, MOST_DIGITS, DataType, array, char, enum, mapping, numeric, small_int, struct, varchar
 from everview.types import decimal as decimal_type
 
 _DEFAULT_SCALE = 6
@@ -201,6 +201,8 @@ def _compound(text: str) -> DataType | None:
             return mapping(_from_name(inside[0]), _from_name(inside[1]))
         case "char", 1 if inside[0].isdecimal():
             return char(whole_number(inside[0]))
+        case "varchar", 1 if inside[0].isdecimal() and whole_number(inside[0]) > 0:
+            return varchar(whole_number(inside[0]))
         case "numeric" | "decimal", 2 if inside[0].isdecimal() and inside[1].isdecimal():
             return checked_numeric(whole_number(inside[0]), whole_number(inside[1]))
         case "struct", _ if inside and all(len(p.split(None, 1)) == 2 for p in inside):

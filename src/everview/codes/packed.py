@@ -131,6 +131,19 @@ def trimmed(value: str, declared: DataType) -> str:
     return kept
 
 
+def cut_blanks(value: str, declared: DataType) -> str:
+    """A varchar(n) as it is kept: blanks behind its last letter are cut, and nothing else, as in PostgreSQL."""
+    width = declared.width
+    if len(value) <= width:
+        return value
+    if value[width:].strip(" "):
+        problem = (
+            f"{shown(value)} has {counted(len(value), 'letter')}, and {declared.optional(False)!r} has room for {width}"
+        )
+        raise InputError("E_RANGE", problem, f"cut it: CAST(x AS varchar({width}))")
+    return value[:width]
+
+
 def _pack_bytes(value: Any, declared: DataType) -> str:
     if not isinstance(value, (bytes, bytearray)):
         raise wrong_type(value, "bytes", "write bytes(...)")

@@ -141,6 +141,8 @@ def reserved_code(value: Any) -> InputError:
 
 
 def _plain_encoder(declared: DataType, interner: Interner) -> Encode:
+    if declared.kind == "str" and declared.width:
+        return lambda value: _text(interner, packed.cut_blanks(value, declared) if isinstance(value, str) else value)
     if declared.kind == "str":
         return functools.partial(_text, interner)
     if declared.kind == "bytes":

@@ -39,7 +39,7 @@ from everview.expr.library.routines import Routine
 from everview.expr.lower import lower
 from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
-from everview.expr.texts import ARRAYS, CASTS, VALUES, RowFailure
+from everview.expr.texts import ARRAYS, CASTS, ERROR_MORE_ROWS, VALUES, RowFailure
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import (
     ERROR_CAST,
@@ -58,6 +58,7 @@ ERRORS: dict[int, str] = {
     ERROR_OVERFLOW: "the result is out of range",
     ERROR_DOMAIN: "the function has no value there",
     ERROR_CAST: "the value cannot be cast",
+    ERROR_MORE_ROWS: "a subquery in the place of a value has more than one row",
     ERROR_NODES: "the provenance expression has more nodes than its budget",
 }
 """What the error codes of rows mean."""

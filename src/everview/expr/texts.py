@@ -44,6 +44,10 @@ MOST_LETTERS = 64 * 1024 * 1024
 SPACE = " \t\n\r\v\f"
 
 
+ERROR_MORE_ROWS = 6
+"""A subquery in the place of a value has more than one row: the machine, whose errors are 1 to 5, never sees it."""
+
+
 class RowFailure(Exception):
     """This row has no value; `code` says why."""
 

@@ -60,6 +60,7 @@ WRAPPERS = {
     "Listing": "everview.sql.lists",
     "Folding": "everview.sql.folds",
     "Unfolding": "everview.sql.unfolding",
+    "SideBySide": "everview.sql.unfolding",
     "Documents": "everview.sql.lists",
     "Median": "everview.datalog.groups",
     "Range": "everview.datalog.ranges",

@@ -46,7 +46,7 @@ class KeptRelation(Relation):
         self, core: Core, name: str, node: Node, columns: Sequence[Column], parents: Sequence[Collection]
     ) -> None:
         super().__init__(node, columns, core, label=name, parents=parents)
-        self.codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
+        self.codec = Codec(tuple(c.type for c in columns), tuple(c.name for c in columns), core.interner)
         self.installed_at = 0
         """the time when it was made: nothing is known of times before"""
         self.subscribers: list[Subscriber] = []

@@ -62,6 +62,35 @@ class Unfolding:
         return [(*kept, *values) for values in found]
 
 
+@dataclass(frozen=True)
+class SideBySide:
+    """What a row becomes by several functions in one SELECT: their first values, their second ones, and so on; NULL
+    where one has no more. A function is written as its fields, so that plans with it can be; `counts` tells how many
+    of the arguments are each one's own.
+
+    >>> from dataclasses import astuple
+    >>> numbers, letters = Unfolding("generate_series", 0), Unfolding("elements", 0)
+    >>> SideBySide((astuple(numbers), astuple(letters)), (2, 1), width=1)("a", 1, 2, "x")
+    [('a', 1, 'x'), ('a', 2, None)]
+    """
+
+    parts: tuple[tuple[Any, ...], ...]
+    counts: tuple[int, ...]
+    width: int
+
+    @property
+    def __name__(self) -> str:
+        return ", ".join(str(part[0]) for part in self.parts)
+
+    def __call__(self, *row: Any) -> list[Row]:
+        kept, args = row[: self.width], row[self.width :]
+        columns: list[list[Any]] = []
+        for part, count in zip(self.parts, self.counts, strict=True):
+            columns.append([value for (value,) in Unfolding(*part)(*args[:count])])
+            args = args[count:]
+        return [(*kept, *values) for values in zip_longest(*columns)]
+
+
 def _series(args: Row, of: Unfolding) -> Iterator[Row]:
     """Numbers from one to another, both included, in steps."""
     if None in args:

@@ -48,6 +48,7 @@ def test_columns_that_were_not_granted_do_not_exist(columns: Any) -> None:
     assert rows(columns, "SELECT id, v FROM doc WHERE tenant = 'a'") == [(1, "one"), (3, "three")]
     assert rows(columns, "SELECT * FROM doc WHERE id = 1") == [(1, "a", "one")]
     assert rows(columns, "TABLE doc")[0] == (1, "a", "one")
+    assert rows(columns, "SELECT to_jsonb(doc) AS j FROM doc WHERE id = 1") == [({"id": 1, "tenant": "a", "v": "one"},)]
     assert rows(columns, "SELECT count(*) AS n FROM doc") == [(3,)]
     assert rows(columns, "SELECT d.id FROM doc d JOIN doc e ON e.id = d.id + 2") == [(1,)]
     assert rows(columns, "WITH w AS (SELECT * FROM doc) SELECT max(id) AS m FROM w") == [(3,)]

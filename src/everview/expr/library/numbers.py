@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from everview.expr.library.routines import Shelf
-from everview.expr.texts import RowFailure
+from everview.expr.texts import ERROR_MORE_ROWS, RowFailure
 from everview.kernels.expressions.scalars import ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW
 
 SHELF = Shelf()
@@ -111,7 +111,14 @@ def _width_bucket(x: float, low: float, high: float, count: int) -> int:
     return min(int((x - low) / (high - low) * count) + 1, count)
 
 
+def _only_row(value: object, rows: int | None) -> object:
+    if rows is not None and rows > 1:
+        raise RowFailure(ERROR_MORE_ROWS)
+    return value
+
+
 _add = SHELF.add
+_add("only_row", "any int -> same", _only_row, "a, unless it is one of several", nulls=True, maybe=True)
 _add("trunc", "number [int] -> same", _trunc, "towards zero, with b digits after the point")
 _add("cbrt", "float -> float", _cbrt, "cube root")
 for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"):

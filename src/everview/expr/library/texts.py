@@ -156,10 +156,10 @@ def _encode(data: bytes, how: str) -> str:
     raise RowFailure(ERROR_DOMAIN)
 
 
-def _as_bytea(text: str) -> bytes:
+def as_bytea(text: str) -> bytes:
     r"""A text as PostgreSQL reads a bytea: hexadecimal digits after \x, else with \\ and \ooo for bytes.
 
-    >>> _as_bytea(r"\x6869"), _as_bytea(r"a\\b\101")
+    >>> as_bytea(r"\x6869"), as_bytea(r"a\\b\101")
     (b'hi', b'a\\bA')
     """
     if text.startswith("\\x"):
@@ -252,7 +252,7 @@ _add("octet_length", "text -> int|bytes -> int", lambda data: len(_bytes(data)),
 _add("bit_length", "text -> int|bytes -> int", lambda data: 8 * len(_bytes(data)), "number of bits")
 _add("encode", "bytes text -> text", _encode, "bytes as hex, base64 or escape")
 _add("decode", "text text -> bytes", _decode, "the bytes that hex, base64 or escape stand for")
-_add("text_bytes", "text -> bytes", _as_bytea, "the bytes that PostgreSQL reads in a text")
+_add("text_bytes", "text -> bytes", as_bytea, "the bytes that PostgreSQL reads in a text")
 _add("md5", "text -> text|bytes -> text", _md5, "MD5 in hexadecimal digits")
 _add("sha1", "text -> text|bytes -> bytes", _hashed("sha1"), "SHA-1")
 for _size in (224, 256, 384, 512):

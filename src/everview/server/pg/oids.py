@@ -110,6 +110,8 @@ _INTS = {8: 21, 16: 21, 32: 23, 64: 20, 0: 20, -8: 21, -16: 23, -32: 20, -64: 20
 
 def oid_of(declared: DataType) -> int:
     """The number of the type that clients are told."""
+    if declared.kind == "str" and declared.width:
+        return 1043
     if declared.kind == "int":
         return _INTS.get(declared.width, 20)
     if declared.kind == "array":
@@ -131,7 +133,7 @@ def modifier_of(declared: DataType) -> int:
         return ((declared.width or 18) << 16 | declared.scale) + 4
     if declared.kind == "numeric" and declared.scale < FREE:
         return ((declared.width or MOST_DIGITS) << 16 | declared.scale) + 4
-    if declared.kind == "char" and declared.width:
+    if declared.kind in ("char", "str") and declared.width:
         return declared.width + 4
     return -1
 

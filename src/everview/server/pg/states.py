@@ -10,6 +10,7 @@ from __future__ import annotations
 from everview.error_codes import SECTIONS
 from everview.errors import EverviewError
 from everview.expr.evaluate import ERRORS
+from everview.expr.texts import ERROR_MORE_ROWS
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_OVERFLOW
 
 _OWN: dict[str, str] = {
@@ -160,6 +161,7 @@ _OTHERS = {
 
 _CAUSES = {
     ERRORS[ERROR_DIVISION]: "22012",
+    ERRORS[ERROR_MORE_ROWS]: "21000",
     ERRORS[ERROR_OVERFLOW]: "22003",
     ERRORS[ERROR_CAST]: "22P02",
 }

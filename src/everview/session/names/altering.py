@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from everview.session.names.surviving import places, standing_for
 from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import keep_snapshots, read_codes
 from everview.session.relations import Index
-from everview.types import NULL
+from everview.types import NULL, unlimited
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -252,7 +252,8 @@ class Altering:
         relation_of(found).columns = tuple(
             _named(c, n) for c, n in zip(relation_of(found).columns, entry.columns, strict=True)
         )
-        relation_of(found).codec = Codec(relation_of(found).node.types, entry.columns, self._core.interner)
+        types = tuple(c.type for c in relation_of(found).columns)
+        relation_of(found).codec = Codec(types, entry.columns, self._core.interner)
         catalog.changed()
         named = dict(zip(before, entry.columns, strict=True))
         for there in (catalog.comments, catalog.defaults):
@@ -296,20 +297,27 @@ class Altering:
                     f"column {name} of {relation_of(table).label} would be NULL in some rows",
                     "give them values first",
                 )
+            if declared.kind == "str" and declared.width:  # the new column's own rule
+                Codec((declared,), (name,), self._core.interner).encode([(text,) for text in self._texts(codes)])
         keys = rows[list(entry.key)] if entry.key else rows[:0]
         if entry.key and len(last_of_each(keys)) < rows.shape[1]:
-            node = nodes.Table(entry.id, tuple(t for _, t in entry.columns), entry.key)
+            node = nodes.Table(entry.id, tuple(unlimited(t) for _, t in entry.columns), entry.key)
             shown = type(table)(
                 self._core, relation_of(table).label, [Column(n, t) for n, t in entry.columns], node, entry.key
             )
             raise key_twice(shown, keys)
+
+    def _texts(self, codes: Words) -> list[Any]:
+        """The different texts of a column."""
+        interner = self._core.interner
+        return [interner.value(int(code)) for code in np.unique(codes)]
 
     def _built(self, table: Table, entry: TableAltered, rows: Words) -> Callable[[], None]:
         """Build the altered table and the views over it; gives what then makes them the ones that are meant."""
         relation = relation_of(table)
         core, catalog, runtime = self._core, self._catalog, self._core.runtime
         columns = [Column(name, declared) for name, declared in entry.columns]
-        node = nodes.Table(entry.id, tuple(c.type for c in columns), entry.key)
+        node = nodes.Table(entry.id, tuple(unlimited(c.type) for c in columns), entry.key)
         catalog.next_id = max(catalog.next_id, entry.id + 1)
         order = nodes.keys_first(entry.key, len(columns))
         present = [tuple(row) for row in rows.T.tolist()]
@@ -330,7 +338,7 @@ class Altering:
             runtime.builder.forget_plans_of(plan_of(table))
             relation.node, relation.id, relation.key = node, entry.id, entry.key
             relation.columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
-            relation.codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
+            relation.codec = Codec(tuple(c.type for c in columns), tuple(c.name for c in columns), core.interner)
             relation.stored_as, relation.more = entry.label, more
             relation.installed_at = core.time
             self._point(table, made)

@@ -38,6 +38,7 @@ from everview.session.names.entries import (
     ViewMade,
 )
 from everview.session.names.rules import with_names
+from everview.types import unlimited
 
 Kept = list[tuple[Entry, bytes]]
 """Entries, each with its record, which is empty where the entry was changed here."""
@@ -222,7 +223,7 @@ def standing_for(altered: TableAltered) -> dict[plan.Node, plan.Node]:
     which nobody reads, is NULL there.
     """
     old = _table(altered)
-    new = plan.Table(altered.id, tuple(declared for _, declared in altered.columns), altered.key)
+    new = plan.Table(altered.id, tuple(unlimited(declared) for _, declared in altered.columns), altered.key)
     moved = places(altered)
     exprs: list[Expr] = [
         ColumnRef(declared, moved[i]) if i in moved else Literal(declared, None) for i, declared in enumerate(old.types)

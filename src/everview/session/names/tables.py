@@ -27,6 +27,7 @@ from everview.session.names.entries import TableDropped, TableMade
 from everview.session.names.overview import TRANSIENT
 from everview.session.reads.snapshot import keep_snapshots
 from everview.session.table import Table
+from everview.types import unlimited
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -99,7 +100,7 @@ class Tables:
         not so, too.
         """
         core, catalog = self._core, self._catalog
-        node = nodes.Table(catalog.next_id, tuple(c.type for c in columns), key)
+        node = nodes.Table(catalog.next_id, tuple(unlimited(c.type) for c in columns), key)
         catalog.next_id += 1
         table = Table(core, name, columns, node, key)
         relation_of(table).stored_as = label or name

@@ -210,7 +210,7 @@ class Reading:
         else:
             if item.kind.this in _TIMES and item.kind.expressions:
                 self._precision(item.kind)
-            declared = names.data_type(item.kind, self.source).optional()
+            declared = names.column_type(item.kind, self.source).optional()
         self.found.schema[item.name] = declared
         self._kinds[item.name] = item.kind.copy()
         for each in item.args.get("constraints") or []:

@@ -89,6 +89,8 @@ BORROWED: dict[str, tuple[str, ...]] = {
     "array_union": ("CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL THEN array_distinct($1 || $2) END",),
     "array_join": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
     "list_to_string": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
+    "row_to_json": ("to_json($1)", "to_json($1)"),
+    "array_ndims": ("CASE WHEN cardinality($1) > 0 THEN 1 END",),
     "array_to_json": ("to_json($1)", "to_json($1)"),
     "array_max": ("(array_sort(array_remove($1, NULL)))[cardinality(array_remove($1, NULL))]",),
     "array_min": ("(array_sort(array_remove($1, NULL)))[1]",),

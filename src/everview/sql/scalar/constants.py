@@ -20,6 +20,7 @@ from everview.codes.interner import Interner
 from everview.codes.scalars import DIGITS
 from everview.errors import EverviewError, PlanError
 from everview.expr.evaluate import evaluate
+from everview.expr.library.texts import as_bytea
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
 from everview.expr.wordings import aware, in_zone, of_text, parse_moment, rounded
@@ -172,6 +173,8 @@ def _parsed(value: str, target: DataType) -> Any:
             return of_text(target)(value)
         case "time" | "interval" | "uuid" | "json" | "enum" | "array" | "struct" | "timestamptz":
             return of_text(target)(value)
+        case "bytes":
+            return as_bytea(value)
         case "int":
             return int(value)
         case "float":

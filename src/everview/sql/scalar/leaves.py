@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import PARAMETER
-from everview.sql.scalar import constants
+from everview.sql.scalar import constants, row_forms
 from everview.sql.scalar.forms import Forms
+from everview.sql.select import scopes
 from everview.types import BOOL, INT, STR
 
 if TYPE_CHECKING:
@@ -19,7 +21,19 @@ if TYPE_CHECKING:
 def on_column(scalars: Scalars, node: exp.Column) -> Expr:
     if isinstance(node.this, exp.Star):
         raise scalars.source.error(node, "E_STAR", "* is not allowed here", "name the column")
-    return scalars.scope.column(node)
+    whole = [] if node.table else scopes.columns_of(scalars.scope, node)
+    return _whole_row(scalars, whole) if whole else scalars.scope.column(node)
+
+
+def _whole_row(scalars: Scalars, places: list[int]) -> Expr:
+    """A table's name in the place of a value: its row; NULL where an outer join has none."""
+    relation = scalars.scope.relation
+    items: list[Expr] = [relation.ref(i) for i in places]
+    made = row_forms.row(scalars, items, tuple(relation.fields[i].name for i in places))
+    if not all(item.type.nullable for item in items):
+        return made
+    nothing = functions.conjunction([scalars.call("is_null", item) for item in items])
+    return scalars.call("case", nothing, Literal(made.type.optional(), None), made)
 
 
 def on_literal(scalars: Scalars, node: exp.Literal) -> Expr:

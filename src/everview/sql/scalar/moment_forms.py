@@ -86,7 +86,13 @@ def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
 
 def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
     given = scalars.bind(node.this)
-    value = casts.cast_to(scalars, given, TIMESTAMP)
+    named = node.args.get("zone")
+    zone = None if named is None or given.type.kind != "timestamptz" else scalars.bind(named)
+    if named is not None and zone is None:
+        raise scalars.source.refuse(named, f"{given.type!r} has no time zone", "date_trunc('day', timestamptz, zone)")
+    if zone is not None and isinstance(zone, Literal):
+        zones.checked_zone(zone.value, named, scalars.source)
+    value = casts.cast_to(scalars, given, TIMESTAMP) if zone is None else scalars.call("zone_local", given, zone)
     unit = node.text("unit").lower()
     unit = _UNITS.get(unit, unit)
     parts.understood(node.args["unit"])  # quoted or not
@@ -94,6 +100,13 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
         cut = calls.called("trunc_more", [Literal(STR, unit), value], node, scalars)
     else:
         cut = scalars.call("date_trunc", Literal(STR, unit), value)
+    if given.type.kind == "time":  # an interval, as in PostgreSQL
+        midnight = constants.folded(
+            functions.cast(Literal(DATE, dt.date(1970, 1, 1)), TIMESTAMP), scalars.compiler.interner
+        )
+        return scalars.call("moment_sub", cut, midnight)
+    if zone is not None:
+        return scalars.call("zone_moment", cut, zone)
     return zones.absolute(scalars, cut) if given.type.kind == "timestamptz" else cut
 
 

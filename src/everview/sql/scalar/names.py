@@ -32,6 +32,7 @@ from everview.types import (
     numeric,
     small_int,
     struct,
+    varchar,
 )
 
 COLLATIONS = ("C", "POSIX", "UCS_BASIC", "C.UTF-8", "BINARY")
@@ -70,7 +71,7 @@ TYPE_NAMES = (
 
 
 def data_type(kind: exp.DataType, source: Source) -> DataType:
-    """The column type an SQL type stands for; lengths of varchars are not enforced."""
+    """The type an SQL type stands for; of a varchar the length is left out, see `column_type`."""
     if kind.this == _T.DECIMAL:
         return _decimal(kind, source)
     if kind.this in (_T.CHAR, _T.NCHAR, _T.BPCHAR):
@@ -108,8 +109,19 @@ def _char(kind: exp.DataType, source: Source) -> DataType:
     return char(sizes[0])
 
 
+def column_type(kind: exp.DataType, source: Source) -> DataType:
+    """The type of a table's column: a varchar(n) takes no more letters than that, except in DuckDB and SQLite."""
+    found = data_type(kind, source)
+    letters = most_letters(kind)
+    if letters is None or source.dialect in ("duckdb", "sqlite"):
+        return found
+    if letters > MOST_LETTERS:
+        raise source.error(kind, "E_RANGE", f"a varchar has {MOST_LETTERS} letters at most", "text has no limit")
+    return varchar(letters)
+
+
 def _varchar(kind: exp.DataType, source: Source) -> DataType:
-    """A text: columns do not enforce the length, as in DuckDB; `casts` cut what is longer."""
+    """A text: casts cut what is longer (`everview.sql.scalar.casts`), columns refuse it (`column_type`)."""
     if most_letters(kind) == 0 or any(not size.this.is_int for size in kind.expressions):
         raise source.refuse(kind, "a varchar has room for one letter at least", "write varchar(20), or text")
     return STR
@@ -160,6 +172,7 @@ _BY_NAME: dict[str, DataType] = {
     "uint4": small_int(-32),
     "int1": small_int(8),
     "bytes": BYTES,
+    "jsonpath": STR,
 }
 
 _TOO_WIDE = {"ubigint": 20, "uint8": 20, "uhugeint": 38, "hugeint": 38}

@@ -58,7 +58,7 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Overlay: ("this", "expression", "from_", "for_"),
     exp.RegexpLike: ("this", "expression", "flag"),
     exp.Pad: ("this", "expression", "fill_pattern", "is_left"),
-    exp.TimestampTrunc: ("this", "unit"),
+    exp.TimestampTrunc: ("this", "unit", "zone"),
     exp.DateTrunc: ("this", "unit"),
     exp.Subquery: ("this",),
     exp.AtTimeZone: ("this", "zone"),

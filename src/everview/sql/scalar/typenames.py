@@ -31,6 +31,8 @@ def sql_name(declared: DataType) -> str:
             return f"struct<{', '.join(f'{n} {sql_name(t)}' for n, t in fields)}>"
         case "char":
             return f"char({declared.width})" if declared.width else "bpchar"
+        case "str" if declared.width:
+            return f"varchar({declared.width})"
         case "enum":
             return f"enum({', '.join(map(repr, declared.names))})"
         case "int" if declared.width:

@@ -180,6 +180,14 @@ class Scope:
         )
 
 
+def columns_of(scope: Scope, name: exp.Column) -> list[int]:
+    """Where a table's columns are, if a name that is no column's is that of a table: SELECT to_jsonb(t) FROM t."""
+    if any(s.matches(name) for s in scope.chain()):
+        return []
+    fields = enumerate(scope.relation.fields)
+    return [i for i, field in fields if field.name and field.table.lower() == name.name.lower()]
+
+
 class PairScope(Scope):
     """Rows of two relations side by side: names are looked for in the right one first (a subquery's own)."""
 

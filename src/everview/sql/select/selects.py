@@ -85,24 +85,25 @@ def bound(compiler: Compiler, select: exp.Select, env: Env, outer: Outer | None)
 
 def _unfold(compiler: Compiler, select: exp.Select, scope: Scope, env: Env) -> bool:
     """A table function as an output: every row becomes as many as it gives. Whether there is one."""
-    outputs = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
-    calls = [o for o in outputs if table_functions.is_one(o)]
+    calls = [c for output in select.expressions for c in table_functions.calls_in(output)]
     if not calls:
         return False
-    if len(calls) > 1:
-        raise compiler.source.refuse(calls[1], "only one function that gives rows can stand in SELECT", "use FROM")
     if any(select.args.get(a) for a in ("group", "having")) or any(
         True for i in select.expressions for _ in (*aggregates_in(i), *windows_in(i))
     ):
         raise compiler.source.refuse(
             calls[0], "a function that gives rows cannot stand beside groups, aggregates and windows", "use FROM"
         )
-    call = table_functions.found(calls[0])
-    assert call is not None
-    made = table_functions.bound(call, Scalars(compiler, scope, env))
-    if len(made.names) > 1:
-        raise compiler.source.refuse(calls[0], "a function of several columns stands in FROM")
-    scope.placed[id(calls[0])] = scope.append(made.applied(scope.relation.node))[-1]
+    made: list[table_functions.Bound] = []
+    for node in calls:
+        call = table_functions.found(node)
+        assert call is not None
+        made.append(table_functions.bound(call, Scalars(compiler, scope, env)))
+        if len(made[-1].names) > 1:
+            raise compiler.source.refuse(node, "a function of several columns stands in FROM")
+    columns = scope.append(table_functions.side_by_side(scope.relation.node, made))[-len(calls) :]
+    for node, column in zip(calls, columns, strict=True):
+        scope.placed[id(node)] = column
     return True
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
+from everview.expr import common_types
 from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
@@ -236,15 +237,22 @@ class Subqueries:
                 "E_WIDTH",
                 f"a subquery in the place of a value has one column, not {query.width - len(positions)}",
             )
+        right = joins.take(query.node, range(query.width))
         if not query.at_most_one and (positions or not _has_one_row(query.node)):
+            return self._only_value(node, right, positions)
+        added = self.scope.append(self.beside(right, positions, "inner" if query.exactly_one else "left"))
+        return added[-1]
+
+    def _only_value(self, node: exp.Subquery, rows: Node, positions: tuple[int, ...]) -> Expr:
+        """The value of a subquery that may have several rows: where it has, whoever needs the value fails."""
+        if rows.types[len(positions)].kind not in common_types.ORDERED:
             raise self.source.refuse(
                 node,
                 "this subquery may have more than one row",
                 "aggregate it, e.g. max(...), or add ORDER BY ... LIMIT 1",
             )
-        right = joins.take(query.node, range(query.width))
-        added = self.scope.append(self.beside(right, positions, "inner" if query.exactly_one else "left"))
-        return added[-1]
+        total, _, value = self._summary(rows, positions, ["min"])
+        return call("case", call("gt", total, Constant(INT, 1)), call("only_row", value, total), value)
 
     def exists(self, node: exp.Exists) -> Expr:
         """Whether the subquery has rows, as a value."""

@@ -6,8 +6,8 @@ to the rows that are joined so far: each becomes as many rows as the function gi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -21,7 +21,7 @@ from everview.sql.scalar import calls, constants, json_forms
 from everview.sql.text import dialects
 from everview.sql.text.callnames import TABLES
 from everview.sql.text.notes import SESSION
-from everview.sql.unfolding import Unfolding
+from everview.sql.unfolding import SideBySide, Unfolding
 from everview.types import INT, JSON, STR, TIMESTAMP, DataType, array
 
 if TYPE_CHECKING:
@@ -62,6 +62,17 @@ class Bound:
         return FlatMap(below, function, (*child.types, *types))
 
 
+def side_by_side(child: Node, made: Sequence[Bound]) -> Node:
+    """The child's rows, each with the rows that functions give for it, in step."""
+    if len(made) == 1:
+        return made[0].applied(child)
+    below = Project(child, (*joins.refs(child.types), *(arg for one in made for arg in one.args)))
+    parts = tuple(astuple(replace(one.function, outer=one.outer)) for one in made)
+    types = tuple(one.types[0].optional() for one in made)
+    counts = tuple(len(one.args) for one in made)
+    return FlatMap(below, SideBySide(parts, counts, len(child.types)), (*child.types, *types))
+
+
 def found(node: exp.Expr) -> TableCall | None:
     """The table function that an item of FROM is, or an expression."""
     if isinstance(node, exp.Lateral):
@@ -90,6 +101,17 @@ def found(node: exp.Expr) -> TableCall | None:
 def is_one(node: exp.Expr) -> bool:
     """Whether an expression is a call of a table function."""
     return isinstance(node, exp.Explode) or (isinstance(node, exp.Anonymous) and node.name.lower() in TABLES)
+
+
+def calls_in(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The calls of table functions in an expression, not in its subqueries, nor in one another."""
+    if isinstance(node, exp.Query):
+        return
+    if is_one(node):
+        yield node
+        return
+    for child in node.iter_expressions():
+        yield from calls_in(child)
 
 
 def bound(call: TableCall, scalars: Scalars) -> Bound:

@@ -25,7 +25,7 @@ from everview.plan.windows import TO_PEERS, WHOLE, Frame, Window, WindowCall, Wi
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import composed
-from everview.sql.select.scopes import Relation, Scope
+from everview.sql.select.scopes import Relation, Scope, columns_of
 from everview.sql.select.sort_keys import sort_keys
 from everview.types import FLOAT, INT, DataType
 
@@ -104,7 +104,7 @@ def narrow(scope: Scope, nodes: Iterable[exp.Expr], context: int) -> None:
     for node in nodes:
         for column in node.find_all(exp.Column, exp.Star):
             if isinstance(column, exp.Column) and not isinstance(column.this, exp.Star):
-                used |= set(scope.matches(column))
+                used |= {*scope.matches(column), *(columns_of(scope, column) if not column.table else ())}
             elif not isinstance(column.parent, exp.Count):
                 used |= {i for i, f in enumerate(relation.fields) if f.name}
     used |= {column for placed in scope.placed.values() for column in placed.columns()}

@@ -6,6 +6,7 @@ from everview.expr.library import LIBRARY
 
 _INSIDE = {
     "log_base",
+    "only_row",
     "epoch_to_timestamp",
     "parse_timestamp",
     "regexp_substring",

@@ -346,7 +346,7 @@ def _column(out: Contents, oid: int, number: int, column: ColumnPicture, place: 
     udt = name or "_" + next(t.name for t in TYPES.values() if t.array == told)
     out.info("columns", column_name=column.name, ordinal_position=number, column_default=None,
              is_nullable="YES" if declared.nullable else "NO", data_type="ARRAY" if array else TYPES[told].words,
-             character_maximum_length=declared.width or None if declared.kind == "char" else None,
+             character_maximum_length=declared.width or None if declared.kind in ("char", "str") else None,
              numeric_precision=numeric[0], numeric_precision_radix=numeric[1], numeric_scale=numeric[2],
              datetime_precision=6 if told in (1083, 1114, 1184, 1186) else 0 if told == 1082 else None,
              udt_catalog=place["table_catalog"], udt_schema="pg_catalog", udt_name=udt, dtd_identifier=str(number),
