@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import everview as ev
-from everview.dataflow.windows import MANY
+from everview.dataflow.windows import SORTED_BY_ARROW
 from everview.session.local_shards import local_shards
 from tests.sql.harness import difference
 from tests.sql.postgres import Postgres
@@ -134,7 +134,7 @@ def test_many_texts_are_ordered_as_a_few_are() -> None:
     db, r = ev.connect(), random.Random(5)
     db.sql("CREATE TABLE t (s text); CREATE VIEW v AS SELECT s, rank() OVER (ORDER BY s DESC) AS n FROM t")
     texts = {"".join(r.choice("aZé\uffff\U0001f600 \0") for _ in range(r.randrange(6))) for _ in range(400)}
-    assert len(texts) > MANY
+    assert len(texts) > SORTED_BY_ARROW
     db["t"].insert([*((t,) for t in texts), (None,)])
     first = [(None, 1)]  # PostgreSQL's NULLs are first in a falling order
     ranked = [(text, place) for place, text in enumerate(sorted(texts, reverse=True), 2)]

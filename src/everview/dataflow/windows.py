@@ -44,7 +44,7 @@ Pieces = list[tuple[Words, Words]]
 SHORT = 64
 """Frames of floats of up to so many rows on average are added up row by row."""
 
-MANY = 100
+SORTED_BY_ARROW = 100
 """Texts from which Arrow sorts them; a few are sorted sooner by Python."""
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -465,7 +465,7 @@ def _ranks(codes: Words, declared: DataType, interner: Interner) -> tuple[Words,
 
 def _sorted_like_values(codes: Words, declared: DataType, interner: Interner) -> Any:
     """The places of codes in the order of their values."""
-    if declared.kind == "str" and len(codes) > MANY:
+    if declared.kind == "str" and len(codes) > SORTED_BY_ARROW:
         texts = interner.decode(codes, declared.optional(False))
         return pc.array_sort_indices(texts).to_numpy()  # by their bytes, which is by their letters
     values = decode_list(codes, declared.optional(False), interner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-FEW = 32
+TOLD_AT_ONCE = 32
 """Subscribers that are told something in one turn of the loop."""
 
 
@@ -14,7 +14,7 @@ class Turnstile:
     requests until the last of them had its message.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, few: int = FEW) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, few: int = TOLD_AT_ONCE) -> None:
         self._loop = loop
         self._few = few
         self._left = few

@@ -19,7 +19,7 @@ from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
 from everview.sql.answers.result import Result, coded
 from everview.types import DataType
 
-PIECE = 2000
+ENCODED_ROWS = 2000
 """Rows that are encoded at a time."""
 
 _NULL = b"\xff\xff\xff\xff"

@@ -24,7 +24,7 @@ from everview.codes.codec import Codec
 from everview.codes.values import decoder
 from everview.errors import EverviewError
 from everview.server.pg import messages
-from everview.server.pg.answers import PIECE, Column, RowWriter
+from everview.server.pg.answers import ENCODED_ROWS, Column, RowWriter
 from everview.server.pg.client import Client, Prepared
 from everview.server.pg.formats import Reader, reader
 from everview.server.pg.messages import Bind, format_of
@@ -190,7 +190,7 @@ def _rows(client: Client, bind: Bind) -> tuple[Way, int, bytes] | None:
             return None
         values.append(read(value))
     codes = way.quick.found(values, client.who)
-    if codes is None or codes.shape[1] > PIECE:
+    if codes is None or codes.shape[1] > ENCODED_ROWS:
         return None
     return way, codes.shape[1], way.write(way.quick.result.decode_rows(codes))
 

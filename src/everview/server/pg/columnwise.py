@@ -25,7 +25,7 @@ from everview.server.pg.messages import format_of
 from everview.server.pg.oids import TYPES
 from everview.types import NULL
 
-PIECE = 8192
+ENCODED_COLUMN_ROWS = 8192
 """Rows that are encoded at a time."""
 
 _BYTES = pa.large_binary()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from everview.errors import EverviewError, StoppedError
 from everview.server.pg import at_once, columnwise, copying, executing, messages, subscribing
-from everview.server.pg.answers import PIECE, Answer, Column, RowWriter
+from everview.server.pg.answers import ENCODED_ROWS, Answer, Column, RowWriter
 from everview.server.pg.client import Client, Portal, Prepared
 from everview.server.pg.columnwise import Columnwise
 from everview.server.pg.commands import Command
@@ -35,7 +35,7 @@ from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone
 from everview.sql.answers.given import Given
 
-MANY = 200
+COLUMNWISE_ROWS = 200
 """So many rows are encoded column by column."""
 
 MOST_PREPARED = 10_000
@@ -307,12 +307,12 @@ class Connection:
         """A function from places to messages, and how many rows it takes at a time."""
         assert answer.columns is not None
         zone = self.client.settings.zone
-        if count >= MANY and answer.coded is not None and answer.columns:
+        if count >= COLUMNWISE_ROWS and answer.coded is not None and answer.columns:
             codec, codes = answer.coded
             encode = Columnwise(answer.columns, formats, zone, codec)
-            return lambda start, stop: encode(codes[:, start:stop]), columnwise.PIECE
+            return lambda start, stop: encode(codes[:, start:stop]), columnwise.ENCODED_COLUMN_ROWS
         write = RowWriter(answer.columns, formats, zone)
-        return lambda start, stop: write(answer.take(start, stop)), PIECE
+        return lambda start, stop: write(answer.take(start, stop)), ENCODED_ROWS
 
     def _complete(self, answer: Answer) -> None:
         self.wire.put(messages.command_complete(answer.tag) if answer.tag else messages.EMPTY_QUERY)

@@ -20,7 +20,7 @@ from everview.codes.codec import Codec
 from everview.errors import InputError, StoppedError, did_you_mean
 from everview.language.relation import relation_of
 from everview.server.pg import messages, subscribing
-from everview.server.pg.answers import PIECE, Answer
+from everview.server.pg.answers import ENCODED_ROWS, Answer
 from everview.server.pg.client import Client, Prepared
 from everview.server.pg.commands import Command, Reader
 from everview.server.pg.copy_forms import Form, RowsOut, cut, ending, read
@@ -361,8 +361,8 @@ async def _copied_out(client: Client, wanted: _Copy) -> Answer:
     wire.put(messages.copy_response(b"H", wanted.form.binary, len(answer.columns)))
     if head := out.head():
         wire.put(messages.copy_data(head))
-    for start in range(0, answer.count, PIECE):
-        rows = answer.take(start, min(start + PIECE, answer.count))
+    for start in range(0, answer.count, ENCODED_ROWS):
+        rows = answer.take(start, min(start + ENCODED_ROWS, answer.count))
         wire.put(b"".join(map(messages.copy_data, out.rows(rows))))
         await wire.drained()
         await asyncio.sleep(0)

@@ -15,8 +15,8 @@ TO ends the stream before a time. ENVELOPE UPSERT gives one row for each key tha
 `delete`, or `key_violation` if the key is there more than once.
 
 GRANULARITY adds up what happens within that long. A client that does not keep up is treated likewise: what waits for it
-is added up as soon as it is more than `MANY` rows. If that is still more than `TOO_MANY`, the stream ends with an error
-that names the time to begin again from (AS OF). So a slow client holds up nobody and costs bounded memory.
+is added up as soon as it is more than `WAITING_ROWS`. If that is still more than `TOO_MANY`, the stream ends with an
+error that names the time to begin again from (AS OF). So a slow client holds up nobody and costs bounded memory.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-MANY = 20_000
+WAITING_ROWS = 20_000
 """Rows that wait before they are added up."""
 
 TOO_MANY = 1_000_000
@@ -176,7 +176,7 @@ class Feed:
         with self._lock:
             self._batches.append(batch)
             self.rows += len(batch)
-            if self.rows > MANY and len(self._batches) > 1:
+            if self.rows > WAITING_ROWS and len(self._batches) > 1:
                 self._batches = deque([added_up(list(self._batches))])
                 self.rows = len(self._batches[0])
             self.behind = self.rows > TOO_MANY and len(self._batches) > 0
