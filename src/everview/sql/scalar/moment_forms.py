@@ -90,7 +90,7 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
     zone = None if named is None or given.type.kind != "timestamptz" else scalars.bind(named)
     if named is not None and zone is None:
         raise scalars.source.refuse(named, f"{given.type!r} has no time zone", "date_trunc('day', timestamptz, zone)")
-    if zone is not None and isinstance(zone, Literal):
+    if named is not None and isinstance(zone, Literal):
         zones.checked_zone(zone.value, named, scalars.source)
     value = casts.cast_to(scalars, given, TIMESTAMP) if zone is None else scalars.call("zone_local", given, zone)
     unit = node.text("unit").lower()
