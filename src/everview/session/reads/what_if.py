@@ -229,7 +229,7 @@ class WhatIf:
             return self._ask_along(changes)
         try:
             with core.lock:
-                answer: _Answer = turn(core, _Answer, (core, changes))
+                answer: _Answer = turn(core, _Answer, (core, changes), sound=core.runtime.sound)
                 return answer
         finally:
             if core.subscriptions.pending:
