@@ -431,9 +431,11 @@ def main() -> None:
         "order": {name: orders(links, options.budget) for name, links in networks.items()},
         "order_kept": {name: kept_orders(links, options.budget) for name, links in networks.items()},
         "selection": selection(sparse, options.seconds),
+        "selection_dense": selection(networks["dense"], options.seconds),
     }
     if options.plot:
         draw(Path(options.plot), results, by_shards)
+        draw_orders(Path(options.plot), report)
     print(json.dumps(report))
 
 
@@ -446,6 +448,24 @@ def draw(folder: Path, results: list[dict[str, Any]], by_shards: list[dict[str, 
     methods = dict.fromkeys(r["method"] for r in by_shards)
     sent = {m: [float(r.get("delete_bytes", 0)) for r in by_shards if r["method"] == m] for m in methods}
     plot.line_chart(folder / "provenance-shards.svg", "bytes sent by deletions", "1, 4, 12 shards", "bytes", sent)
+
+
+def draw_orders(folder: Path, report: dict[str, Any]) -> None:
+    """Figures 17 (nodes per row by the order of variables) and 18 (milliseconds by what is selected); what is not
+    finished is a gap.
+    """
+    sizes = {
+        f"{name} ({who})": [float(by_network[name] or 0) for by_network in report[of].values()]
+        for of, who in (("order", "model"), ("order_kept", "engine"))
+        for name in next(iter(report[of].values()))
+    }
+    plot.line_chart(folder / "provenance-order.svg", "nodes of a row's diagram", "sparse, dense", "nodes", sizes)
+    took: dict[str, list[float]] = {}
+    for of in ("selection", "selection_dense"):
+        for found in report[of]:
+            spent = 1000 * found["seconds"] if found["finished"] else 0.0
+            took.setdefault(found["selection"], []).append(spent)
+    plot.line_chart(folder / "provenance-selection.svg", "shortest and cheapest paths", "sparse, dense", "ms", took)
 
 
 if __name__ == "__main__":
