@@ -37,7 +37,7 @@ PYTEST := $(SCRATCH) $(PY) -m pytest -q
 SPREAD := -n $(JOBS) --dist worksteal
 # What the bounds-checked build runs again: everything that reaches compiled code. One that does not exist is an error.
 DEBUG_TESTS ?= tests/codes tests/expr tests/language tests/oracle tests/graph tests/datalog tests/sql tests/store tests/once tests/optimiser \
-               tests/system tests/why
+               tests/system tests/why tests/io tests/server tests/misuse tests/soak tests/cli tests/demo tests/spark
 
 # What `make wheel` compiles kernels for; by default the baseline of this machine's kind (kernels/build/cpus.py).
 CPUS ?= $(shell $(PY) -c 'from everview.kernels.build import cpus; import platform; print(cpus.BASELINES[platform.machine()])' 2>/dev/null)

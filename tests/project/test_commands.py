@@ -81,3 +81,11 @@ def test_a_directory_that_the_debug_build_does_not_find_is_an_error() -> None:
     for names, code in (("tests/oracle", 0), ("tests/oracle tests/none", 1)):
         command = script[1].replace("$(DEBUG_TESTS)", names).replace("$$", "$")
         assert subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=False).returncode == code
+
+
+def test_the_bounds_checked_build_runs_every_directory_that_reaches_kernels() -> None:
+    """Left out are tests that start processes of their own (benchmarks, the wheel) and those that read the tree."""
+    listed = re.search(r"DEBUG_TESTS \?= (.*?[^\\])\n", (ROOT / "Makefile").read_text(), re.DOTALL)
+    assert listed is not None
+    there = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
+    assert set(listed[1].replace("\\", " ").split()) == there - {"tests/bench", "tests/package", "tests/project"}
