@@ -15,6 +15,7 @@ from everview.expr.evaluate import ERRORS, evaluate
 from everview.expr.functions import call
 from everview.expr.lower import lower
 from everview.expr.nodes import ColumnRef, Expr, Literal, Udf
+from everview.expr.texts import ERROR_MORE_ROWS
 from everview.kernels.expressions.scalars import ERROR_NODES
 from everview.types import BOOL, INT, STR, DataType
 from tests.expr.harness import KINDS, check
@@ -142,7 +143,8 @@ def test_no_rows() -> None:
 
 
 def test_every_error_has_a_text() -> None:
-    assert set(ERRORS) == {*KINDS, ERROR_NODES}  # the last is of instructions that no expression of people's has
+    # the last two are of instructions that no expression of people's has, and of subqueries
+    assert set(ERRORS) == {*KINDS, ERROR_NODES, ERROR_MORE_ROWS}
     assert ERRORS[1] == "division by zero"
 
 

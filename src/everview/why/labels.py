@@ -36,7 +36,7 @@ _SECOND_BACK = pow(0x94D049BB133111EB, -1, 2**64)
 def unhashed(code: int) -> int:
     """The code whose hash this is (`everview.expr.functions` has the formula).
 
-    >>> unhashed(-4799528948525441024)
+    >>> unhashed(7134611160154358618)
     5
     """
     z = code & _ALL

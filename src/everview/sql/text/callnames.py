@@ -57,6 +57,7 @@ _DOCUMENTS = (
 )  # fmt: skip
 TYPED: frozenset[str] = frozenset(
     {
+        "arrow_typeof", "make_array", "pg_typeof",
         "array_append", "array_cat", "array_distinct", "array_except", "array_intersect", "array_length", "array_lower",
         "array_position", "array_positions", "array_prepend", "array_remove", "array_replace", "array_sort",
         "array_to_string", "array_upper", "cardinality", "jsonb_path_exists", "jsonb_path_match",
