@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,10 @@ import everview as ev
 from everview import col
 from everview.errors import InputError
 from everview.graph import Graph
-from everview.kernels import make, memory
+from everview.kernels import make
 from everview.kernels.frontier import forest
-from everview.kernels.guarding import CELL_FAIL_IN, CELL_TRACK_FROM
 from tests.graph.test_trees import everything, schemas
-from tests.graph.twins import Tables, Twins, apply, operators, random_step
+from tests.graph.twins import Tables, Twins, apply, operators, random_step, taken, without_memory
 
 MANY = 1300
 """Changes of an epoch that are more than any forest here holds twice, and 1,024."""
@@ -51,11 +51,6 @@ def load(draw: Mapping[str, Any], rows: int, sources: int) -> dict[str, Counter[
         for _ in range(many):
             change[name][draw[name]()] += 1
     return change
-
-
-def taken(change: dict[str, Counter[Any]]) -> dict[str, Counter[Any]]:
-    """The opposite."""
-    return {name: Counter({row: -n for row, n in rows.items()}) for name, rows in change.items()}
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
@@ -140,7 +135,7 @@ def test_a_load_that_fails_leaves_nothing() -> None:
             with pytest.raises(InputError):
                 _apply(db, tables, change, absent=True)
         elif number == 1:
-            _without_memory(db, tables, change)
+            without_memory(partial(_apply, db, tables), change, every=5)
         else:
             with db.what_if():
                 _apply(db, tables, change)
@@ -150,24 +145,6 @@ def test_a_load_that_fails_leaves_nothing() -> None:
     twins.step([change])
     twins.step(random_step(twins, dice, draw, 200, most=5))
     twins.close()
-
-
-def _without_memory(db: ev.Session, tables: Tables, change: dict[str, Counter[Any]]) -> None:
-    """Let one allocation after the other fail; each time the step is undone. Once it succeeds, take it back."""
-    tracked = memory.cell[CELL_TRACK_FROM]
-    memory.cell[CELL_TRACK_FROM] = 0
-    try:
-        for nth in range(1, 10_000, 5):
-            memory.cell[CELL_FAIL_IN] = nth
-            try:
-                _apply(db, tables, change)
-                break
-            except ev.errors.EverviewError as error:
-                assert error.code == "E_MEMORY"
-    finally:
-        memory.cell[CELL_FAIL_IN] = 0
-        memory.cell[CELL_TRACK_FROM] = tracked
-    _apply(db, tables, taken(change))
 
 
 def test_a_load_comes_up_for_air_and_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

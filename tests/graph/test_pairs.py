@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from everview.kernels import make
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.frontier import meeting as meeting_k
 from everview.kernels.frontier import pairs as pairs_k
-from tests.graph.test_trees import INTS, STRINGS, _apply, _without_memory, drawn, schemas
-from tests.graph.twins import Tables, Twins, kept_as, random_step
+from tests.graph.test_trees import INTS, STRINGS, _apply, drawn, schemas
+from tests.graph.twins import Tables, Twins, kept_as, random_step, without_memory
 from tests.inside import inside
 
 
@@ -135,7 +136,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was() -> None:
         with pytest.raises(InputError):
             _apply(db, tables, change, absent=True)
         if number % 10 == 0:
-            _without_memory(db, tables, change)
+            without_memory(partial(_apply, db, tables, absent=False), change)
         assert {name: sorted(view.rows()) for name, view in twins.views[0].items()} == rows
     twins.close()
 

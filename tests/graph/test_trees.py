@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ import everview as ev
 from everview import col, lit
 from everview.errors import InputError, LoopError
 from everview.graph import Graph
-from everview.kernels import memory
-from everview.kernels.guarding import CELL_FAIL_IN, CELL_TRACK_FROM
-from tests.graph.twins import Tables, Twins, apply, kept_as, operators, random_step
+from tests.graph.twins import Tables, Twins, apply, kept_as, operators, random_step, without_memory
 
 INTS = (3, 0, -2, 7, 2**62, -(2**63), 5, 2**63 - 1)
 STRINGS = ("ann", "", "bob", "a\u0301", "Ann", "zoe", "q", "x y")
@@ -275,7 +274,7 @@ def test_a_step_that_fails_leaves_the_trees_as_they_were() -> None:
         with pytest.raises(InputError):
             _apply(db, tables, change, absent=True)
         if number % 5 == 0:
-            _without_memory(db, tables, change)
+            without_memory(partial(_apply, db, tables, absent=False), change)
         assert {name: sorted(view.rows(), key=repr) for name, view in twins.views[0].items()} == rows
     twins.close()
 
@@ -285,25 +284,6 @@ def _apply(db: ev.Session, tables: Tables, change: dict[str, Counter[Any]], *, a
         apply(tables, change)
         if absent:
             tables["source"].delete([(-77,)])
-
-
-def _without_memory(db: ev.Session, tables: Tables, change: dict[str, Counter[Any]]) -> None:
-    """Let the first, the eighth, ... allocation of the step fail until none does; then take the change back."""
-    tracked = memory.cell[CELL_TRACK_FROM]
-    memory.cell[CELL_TRACK_FROM] = 0
-    try:
-        for nth in range(1, 10_000, 7):
-            memory.cell[CELL_FAIL_IN] = nth
-            try:
-                _apply(db, tables, change, absent=False)
-                break
-            except ev.errors.EverviewError as error:
-                assert error.code == "E_MEMORY"
-    finally:
-        memory.cell[CELL_FAIL_IN] = 0
-        memory.cell[CELL_TRACK_FROM] = tracked
-    back = {name: Counter({row: -n for row, n in rows.items()}) for name, rows in change.items()}
-    _apply(db, tables, back, absent=False)
 
 
 def test_a_long_step_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import everview as ev
+from everview.kernels import memory
+from everview.kernels.guarding import CELL_FAIL_IN, CELL_TRACK_FROM
 from tests.inside import inside
 
 Row = tuple[Any, ...]
@@ -98,3 +100,30 @@ def random_step(
             held[name] = +rows
         found.append({name: Counter({r: n for r, n in rows.items() if n}) for name, rows in change.items()})
     return found
+
+
+def taken(change: dict[str, Counter[Any]]) -> dict[str, Counter[Any]]:
+    """The opposite."""
+    return {name: Counter({row: -n for row, n in rows.items()}) for name, rows in change.items()}
+
+
+def without_memory(
+    do: Callable[[dict[str, Counter[Any]]], None], change: dict[str, Counter[Any]], every: int = 7
+) -> None:
+    """Let the first allocation of a change fail, then a later one, until none does: each time the step is undone. Then
+    take the change back.
+    """
+    tracked = memory.cell[CELL_TRACK_FROM]
+    memory.cell[CELL_TRACK_FROM] = 0
+    try:
+        for nth in range(1, 10_000, every):
+            memory.cell[CELL_FAIL_IN] = nth
+            try:
+                do(change)
+                break
+            except ev.errors.EverviewError as error:
+                assert error.code == "E_MEMORY"
+    finally:
+        memory.cell[CELL_FAIL_IN] = 0
+        memory.cell[CELL_TRACK_FROM] = tracked
+    do(taken(change))

@@ -45,6 +45,20 @@ def bodies(edge: Any, root: Any) -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every turn of a loop that is explained, whether it was one step."""
+    seen: list[bool] = []
+
+    def counted(*given: Any) -> Any:
+        found = direct.turn(*given)
+        seen.append(found is not None)
+        return found
+
+    monkeypatch.setattr(steps, "direct", SimpleNamespace(turn=counted))
+    return seen
+
+
 @pytest.mark.parametrize("name", ["plain", "labels", "other way round", "filtered", "computed"])
 def test_every_row_has_the_same_reasons_as_in_rounds(name: str) -> None:
     found = {}
@@ -65,15 +79,7 @@ def test_every_row_has_the_same_reasons_as_in_rounds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "labels", "other way round", "filtered", "computed"])
-def test_plain_bodies_are_walked_straight_down(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    calls: list[bool] = []
-
-    def counted(*given: Any) -> Any:
-        found = direct.turn(*given)
-        calls.append(found is not None)
-        return found
-
-    monkeypatch.setattr(steps, "direct", SimpleNamespace(turn=counted))
+def test_plain_bodies_are_walked_straight_down(calls: list[bool], name: str) -> None:
     with ev.connect() as db:
         edge, root = graph(db)
         view = db.view("reach", bodies(edge, root)[name])
@@ -87,16 +93,8 @@ def test_plain_bodies_are_walked_straight_down(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("name", ["bfs", "sssp", "wcc", "widest", "reach"])
-def test_graphs_are_walked_straight_down(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_graphs_are_walked_straight_down(calls: list[bool], name: str) -> None:
     """Minima, sums and conditions on the way; parallel edges of which only one gives the value."""
-    calls: list[bool] = []
-
-    def counted(*given: Any) -> Any:
-        found = direct.turn(*given)
-        calls.append(found is not None)
-        return found
-
-    monkeypatch.setattr(steps, "direct", SimpleNamespace(turn=counted))
     with ev.connect() as db:
         edge, root = graph(db)
         g = Graph(edge, weight="label")
