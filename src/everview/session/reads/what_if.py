@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from everview.dataflow import shield
 from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.lending import visitors
 from everview.dataflow.operators import Arrangement, Operator
-from everview.errors import InputError, RowErrors, did_you_mean
+from everview.errors import EverviewError, InputError, RowErrors, did_you_mean
 from everview.expr.evaluate import ERRORS
 from everview.kernels import make
 from everview.kernels.trace import read
@@ -38,7 +38,7 @@ from everview.language.relation import relation_of
 from everview.runtime.base import Change, ChangeSet
 from everview.runtime.captures import Supposed
 from everview.session.changes.transactions import Supposition, Transaction
-from everview.session.changes.turns import reads, turn
+from everview.session.changes.turns import failed, reads, turn
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.reads import shown
 from everview.session.reads.followed import Followed
@@ -222,6 +222,7 @@ class WhatIf:
         assert self._answer is not None
         return self._answer
 
+    @shield.covered
     def _ask(self, changes: ChangeSet) -> _Answer:
         """What the changes mean, in a turn that reads, as `turns.reads` begins one; this is the short way."""
         core = self._core
@@ -229,8 +230,20 @@ class WhatIf:
             return self._ask_along(changes)
         try:
             with core.lock:
-                answer: _Answer = turn(core, _Answer, (core, changes), sound=core.runtime.sound)
-                return answer
+                if core.limits or core.unsettled or core.released or core.stop is not None or not core.runtime.sound:
+                    return cast(_Answer, turn(core, _Answer, (core, changes)))
+                replaced = shield.up(True)  # from here on as in a turn, of which every call is a part of the time
+                try:
+                    core.unsettled = True
+                    try:
+                        answer = _Answer(core, changes)
+                    except EverviewError as error:
+                        failed(core, error)
+                        raise
+                    core.unsettled = False
+                    return answer
+                finally:
+                    shield.down(replaced)
         finally:
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
