@@ -250,9 +250,9 @@ def _explained(array: pa.Array, declared: DataType, interner: Interner, refusal:
     return InputError("E_TYPE", f"Arrow cannot convert the column to {declared!r}: {refusal}", "")
 
 
-def _cast(array: pa.Array, to: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, to: pa.DataType, *, safe: bool = True) -> pa.Array:
     """The array in another type; Arrow's own cast costs as much as a thousand numbers where there is nothing to do."""
-    return array if array.type == to else array.cast(to)
+    return array if array.type == to else array.cast(to, safe=safe)
 
 
 def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Words:
@@ -291,9 +291,7 @@ def _json_of(text: Any, row: int) -> Any:
 
 def _arrow_floats(array: pa.Array, declared: DataType, interner: Interner) -> Words:
     # Arrow refuses ints beyond 2**53 when it is to be safe, Python rounds them
-    return floats_to_codes(
-        numbers_of(array if array.type == pa.float64() else array.cast(pa.float64(), safe=False), np.float64)
-    )
+    return floats_to_codes(numbers_of(_cast(array, pa.float64(), safe=False), np.float64))
 
 
 def _arrow_bools(array: pa.Array, declared: DataType, interner: Interner) -> Words:

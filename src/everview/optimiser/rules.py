@@ -277,10 +277,11 @@ class Optimiser:
         """Every way to end a plan, and what the cheapest plan costs that does."""
         whole = self._known(number).whole
         goal = Or(whole, 0)
-        ends = {OPERATORS[operator]: cost for _, operator, cost in self.rules.ends.lookup((number,))}
+        ends = {And(goal, OPERATORS[operator]): cost for _, operator, cost in self.rules.ends.lookup((number,))}
+        ends.pop(And(goal, "join"), None)  # the cheapest of those that follow
         ((_, _, flow),) = self.rules.flow.lookup((number, whole))
         joins = {And(goal, "join", left): cost + flow for _, _, left, cost in self.rules.way.lookup((number, whole))}
-        return joins | {And(goal, operator): cost for operator, cost in ends.items() if operator != "join"}
+        return joins | ends
 
     def _known(self, number: int) -> Problem:
         if number not in self._problems:

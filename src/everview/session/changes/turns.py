@@ -101,17 +101,9 @@ def _in_passing(core: Core, function: Callable[..., Any], arguments: tuple[Any, 
 
 
 @shield.covered
-def turn(
-    core: Core,
-    function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    named: Mapping[str, Any] = NONE,
-    sound: bool = False,
-) -> Any:
-    """Call a function in a turn; `lock` is held. Nobody is told what changed. `sound`: it leaves nothing behind but
-    what the next turn settles, wherever an exception comes (`shield.up`).
-    """
-    replaced = shield.up(sound)
+def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any] = NONE) -> Any:
+    """Call a function in a turn; `lock` is held. Nobody is told what changed."""
+    replaced = shield.up()
     try:
         if core.unsettled or core.released or core.stop is not None:
             core.prepare()

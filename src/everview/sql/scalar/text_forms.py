@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-import everview
 from everview.expr.library.patterns import in_re2, similar
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql.scalar import array_forms, calls, casts
 from everview.sql.scalar.forms import Forms
 from everview.sql.scalar.typenames import sql_name
-from everview.sql.text.dialects import POSTGRES
+from everview.sql.text.dialects import version
 from everview.types import BOOL, BYTES, INT, STR
 
 if TYPE_CHECKING:
@@ -238,7 +237,7 @@ def on_hexstring(scalars: Scalars, node: exp.HexString) -> Expr:
 
 def on_currentversion(scalars: Scalars, node: exp.CurrentVersion) -> Expr:
     """version(): the PostgreSQL that we speak like, and who we are"""
-    return Literal(STR, f"PostgreSQL {POSTGRES} (Everview {everview.__version__})")
+    return Literal(STR, version())
 
 
 def on_typeof(scalars: Scalars, node: exp.Typeof) -> Expr:

@@ -27,6 +27,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, SqlglotError
 
+import everview
 from everview.sql.text.callnames import AGGREGATES, LISTS, SCALARS, TABLES, TYPED
 
 _READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *TYPED, *LISTS}
@@ -66,6 +67,11 @@ DEFAULT = "postgres"
 
 POSTGRES = "15.0"
 """The version of PostgreSQL whose words, catalogue and protocol people may expect."""
+
+
+def version() -> str:
+    """What `version()` says: the PostgreSQL that we speak like, and who we are."""
+    return f"PostgreSQL {POSTGRES} (Everview {everview.__version__})"
 
 
 _DOLLAR = "\x01"

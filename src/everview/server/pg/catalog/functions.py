@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from everview import __version__
 from everview.errors import EverviewError
 from everview.expr.wordings import of_text
 from everview.server.pg.catalog.contents import Contents, quoted_name
@@ -23,7 +22,7 @@ from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.session.rights.access import Access
 from everview.session.rights.acting import Principal
-from everview.sql.text.dialects import POSTGRES
+from everview.sql.text.dialects import version
 from everview.types import STR, array
 
 _ARRAY = of_text(array(STR))
@@ -240,7 +239,7 @@ class Functions:
 
         c = self.contents
         who = self
-        add("version", lambda: f"PostgreSQL {POSTGRES} (Everview {__version__})")
+        add("version", version)
         add("current_schema", lambda: next(iter(who._path()), None))
         add("current_schemas", lambda system: written([*(["pg_catalog"] if system else []), *who._path()]))
         add("current_database", lambda: who.asker.database if who.asker else None)
