@@ -5,12 +5,17 @@
 
 A random graph; the questions are asked in groups; then each change inserts an edge and deletes the oldest, in one
 transaction. First as fast as possible, then at a rate (changes a second): a change is due at its time, and its latency
-is counted from then on, so that a slow one makes those behind it wait, too. At the end some answers are compared with
-searches from scratch. Beside it, on the same graph: what searching from scratch for all live questions would take.
+is counted from then on, so that a slow one makes those behind it wait, too. `alone` are the latencies that the same
+changes would have had on a core of their own, from the CPU that each took: on a busy machine the others are mostly
+waits for a core. The slowest changes are listed with CPU, page faults and garbage collections. At the end some answers
+are compared with searches from scratch. Beside it, on the same graph: what searching from scratch for all live
+questions would take.
 """
 
 from __future__ import annotations
 
+import gc
+import resource
 import time
 from typing import Any
 
@@ -21,7 +26,7 @@ import everview as ev
 from everview.graph import Graph
 from everview.kernels.frontier import pairs as pairs_k
 
-CHECKED = 20
+CHECKED, SLOWEST = 20, 5
 
 
 def run(options: Any) -> dict[str, Any]:
@@ -100,18 +105,51 @@ class _Changes:
             taken[i] = (time.process_time_ns() - begin) / 1e3
         return _spread(taken)
 
-    def paced(self, rate: float, seconds: float) -> dict[str, float]:
+    def paced(self, rate: float, seconds: float) -> dict[str, Any]:
         """Milliseconds from when each change was due to its end, at so many changes a second."""
         count = min(int(rate * seconds), len(self.news) - self.at)
-        taken = np.empty(count)
+        taken, cpu = np.empty(count), np.empty(count)
+        notes = []
         begin = time.perf_counter()
         for i in range(count):
             due = begin + i / rate
             while (left := due - time.perf_counter()) > 0:
                 time.sleep(left)
+            faults, collected, used = _faults(), _collections(), time.process_time()
             self.one()
+            cpu[i] = (time.process_time() - used) * 1e3
             taken[i] = (time.perf_counter() - due) * 1e3
-        return {**_spread(taken), "rate": rate, "reached": count / (time.perf_counter() - begin)}
+            notes.append((_faults() - faults, _collections() - collected))
+        slowest = [
+            {
+                "change": i,
+                "cpu_ms": round(float(cpu[i]), 2),
+                "page_faults": notes[i][0],
+                "collections": notes[i][1],
+            }
+            for i in np.argsort(cpu)[: -SLOWEST - 1 : -1].tolist()
+        ]
+        reached = count / (time.perf_counter() - begin)
+        alone = _spread(_alone(cpu, rate))
+        return {**_spread(taken), "alone": alone, "slowest": slowest, "rate": rate, "reached": reached}
+
+
+def _alone(cpu: np.ndarray, rate: float) -> np.ndarray:
+    """Latencies in milliseconds of changes that take so much CPU each, one after the other, on a core of their own."""
+    latencies, free = np.empty(len(cpu)), 0.0
+    for i, used in enumerate(cpu):
+        due = i * 1e3 / rate
+        free = max(free, due) + used
+        latencies[i] = free - due
+    return latencies
+
+
+def _faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def _collections() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats()[1:])
 
 
 def _spread(taken: np.ndarray) -> dict[str, float]:

@@ -25,7 +25,7 @@ import common
 import numpy as np
 
 import everview as ev
-from everview.dataflow.merging import TraceShape
+from everview.dataflow.batch_merge import TraceShape
 from everview.spark.driver.merging import Request
 from everview.spark.transport.channel import Channel
 from everview.store import Image, Store

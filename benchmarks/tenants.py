@@ -22,7 +22,7 @@ from typing import Any
 import common
 
 import everview as ev
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 
 RATE, ARRIVALS = 500, 10
 QUERY = "SELECT sensor, minute, count(*) AS n, max(value) AS most FROM reading GROUP BY sensor, minute"

@@ -26,7 +26,7 @@ import common
 import numpy as np
 
 import everview as ev
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 
 QUERY = "SELECT count(*) AS n, sum(amount) AS s, max(amount) AS most FROM sale WHERE shop = $shop"
 SHARED = "SELECT shop, count(*) AS n, sum(amount) AS s, max(amount) AS most FROM sale GROUP BY shop"

@@ -1,4 +1,4 @@
-"""Everview: views that stay true while the data changes.
+"""Everview: incrementally maintained views over changing data.
 
 >>> import everview as ev
 >>> from everview import col
@@ -12,8 +12,7 @@
 >>> sorted(degree.rows())
 [(1, 1), (2, 1)]
 
-Importing the package costs next to nothing: its names are loaded when they are first asked for, and compiled kernels
-with the first `connect()`.
+Importing the package is cheap: public names are loaded on first use, compiled kernels by the first `connect()`.
 """
 
 import importlib
@@ -115,11 +114,11 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _PARTS = ("errors", "graph", "io", "notebook", "spark", "types")
 
-do_without()  # kernels are run, not compiled, by a process that imports this
+do_without()  # a process that imports this runs kernels and does not compile them
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, or a part of the package, when it is first asked for."""
+    """Load a public name or a submodule on first access."""
     if name in _HOME_OF:
         found = getattr(importlib.import_module(f"everview.{_HOME_OF[name]}"), name)
         globals()[name] = found

@@ -104,7 +104,7 @@ E_COMPACTED | That time is too far in the past to be read. | Keep more history: 
 E_DURATION | A duration cannot be read. | Write "5s", "200ms", "2m", "1h", or give a timedelta.
 E_FUTURE | That time has not come yet. | Read at `db.time` or before.
 E_MONOTONE | A view may have more rows where tables have fewer, so its rows have no such probability, and no provenance can be kept. | Ask about a view below the aggregate or negation, or use `trust` and `what_if`.
-E_PROVENANCE | What was asked for is no kind of provenance, or the view keeps none. | Make the view with `provenance="lazy"` or `"bdd"`.
+E_PROVENANCE | An unknown kind of provenance, or a view without provenance. | Make the view with `provenance="lazy"` or `"bdd"`.
 E_PRESENT | `why_not` was called for a row that exists. | Call `why(row)`.
 E_TRANSACTION | The call cannot be part of a transaction, or there is none to end. | End the transaction first, or begin one.
 E_SERIALIZE | Another transaction has committed in between, and this one cannot be after it. | Run the transaction again.

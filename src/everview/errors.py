@@ -1,23 +1,23 @@
-"""Every error Everview raises on purpose.
+"""The exceptions that Everview raises.
 
-An error says what is wrong, where, and what to do. Each carries a stable `code` to program against, a `message` for
-people and a `hint`:
+Each error states what is wrong, where, and what to do. It has a stable `code` for programs, a `message` for people, and
+a `hint`:
 
     EverviewError
     ├── InputError        rows, columns or values that do not fit the table         E_TYPE E_WIDTH E_NULL E_RANGE ...
     │   └── ConstraintError   a table's constraint would not hold                   E_UNIQUE E_CHECK E_FOREIGN_KEY
-    ├── PlanError         a query that makes no sense: names, types, shapes         E_COLUMN E_AMBIGUOUS E_TYPE ...
+    ├── PlanError         an invalid query: names, types, shapes                  E_COLUMN E_AMBIGUOUS E_TYPE ...
     ├── LoopError         a loop that did not converge within its limit             E_LOOP_LIMIT
     ├── CompactedError    a time that can no longer be read                         E_COMPACTED
     ├── RowErrors         a view holds rows that failed (division by zero, ...)     E_ROWS
     ├── UdfError          a user's Python function raised                           E_UDF
     ├── StoreError        a durable directory that is locked, damaged, full ...     E_LOCKED E_DAMAGED E_DISK ...
-    ├── MemoryLimitError  there is not enough memory; Python knows it as its own   E_MEMORY
-    ├── StoppedError      somebody cancelled the call, or its time was over         E_CANCELLED E_TIMEOUT
+    ├── MemoryLimitError  not enough memory, also in Python itself               E_MEMORY
+    ├── StoppedError      the call was cancelled or ran into its timeout          E_CANCELLED E_TIMEOUT
     ├── ClosedError       the session, view or table is closed or dropped           E_CLOSED
-    └── InternalError     our fault: an invariant is broken                         E_INTERNAL
+    └── InternalError     a bug in Everview: an invariant is broken               E_INTERNAL
 
-Programs catch the class, or compare `error.code`; the texts are for people and may improve.
+Catch the class or compare `error.code`; the message texts may change between versions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Iterable
 
 
 class EverviewError(Exception):
-    """Anything that goes wrong in Everview: a code, a message, and what to do about it.
+    """Base class of all Everview errors: a code, a message, and a hint.
 
     >>> print(EverviewError("E_DEMO", "the cup is empty", "fill it"))
     [E_DEMO] the cup is empty
@@ -37,7 +37,7 @@ class EverviewError(Exception):
     """
 
     operator: int | None = None
-    """the number of the operator that was running, where that is known"""
+    """number of the operator that was running, if known"""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         super().__init__(code, message, hint)
@@ -50,8 +50,8 @@ class EverviewError(Exception):
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows below a cell: the user's own lines, not where in this package the mistake was noticed. A
-        fault of ours, and what another error caused, is shown whole.
+        """What IPython shows below a cell: the user's own lines, without the frames inside this package. Internal
+        errors, and errors caused by another exception, keep their full traceback.
         """
         if self.code == "E_INTERNAL" or self.__cause__ is not None:
             return traceback.format_exception(self)
@@ -76,7 +76,7 @@ class InputError(EverviewError):
 
 
 class ConstraintError(InputError):
-    """A change that a constraint of a table forbids; nothing was changed.
+    """A change that violates a table's constraint; nothing was changed.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -91,15 +91,15 @@ class ConstraintError(InputError):
     table: str = ""
     constraint: str = ""
     guard: str = ""
-    """what the constraint is called inside"""
+    """internal name of the constraint"""
     codes: tuple[int, ...] = ()
-    """the row that breaks it, as codes"""
+    """the offending row, as codes"""
     failed: bool = False
-    """whether a row's condition could not be computed at all"""
+    """whether evaluating the condition itself failed"""
 
 
 class PlanError(EverviewError):
-    """A query that makes no sense.
+    """An invalid query.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -128,7 +128,7 @@ class LoopError(EverviewError):
     """
 
     loop: int | None = None
-    """which of the dataflow's loops it was, in their order; the same on every shard"""
+    """index of the loop within the dataflow; the same on every shard"""
 
 
 class CompactedError(EverviewError):
@@ -147,7 +147,7 @@ class CompactedError(EverviewError):
 
 
 class RowErrors(EverviewError):
-    """A view holds rows that could not be computed; deleting or correcting their inputs heals it.
+    """A view has rows that could not be computed; it recovers when their inputs are deleted or corrected.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -196,11 +196,11 @@ class StoreError(EverviewError):
 
 
 class MemoryLimitError(EverviewError, MemoryError):
-    """There is not enough memory for what was asked; the session is as it was before and can go on."""
+    """Not enough memory for the operation; the session is unchanged and remains usable."""
 
 
 class StoppedError(EverviewError):
-    """A call was cancelled (`db.cancel()`), or took longer than it may (`db.limits`); it has changed nothing.
+    """A call was cancelled (`db.cancel()`) or exceeded its limits (`db.limits`); it has changed nothing.
 
     >>> import everview as ev, time
     >>> db = ev.connect()
@@ -231,11 +231,11 @@ class ClosedError(EverviewError):
 
 
 class InternalError(EverviewError):
-    """A broken invariant: a fault in Everview, not in the program that uses it."""
+    """A broken invariant: a bug in Everview rather than in the calling program."""
 
 
 class Notice(UserWarning):
-    """Something that a statement says and that is ignored, because it changes no answer here.
+    """Warning about a clause that is ignored because it has no effect on results here.
 
     >>> import everview as ev, warnings
     >>> with warnings.catch_warnings(record=True) as told:
@@ -247,7 +247,7 @@ class Notice(UserWarning):
 
 
 def out_of_memory(where: str = "") -> MemoryLimitError:
-    """The error for memory that does not suffice."""
+    """Return the error for an out-of-memory condition."""
     return MemoryLimitError(
         "E_MEMORY",
         f"{where + ': ' if where else ''}there is not enough memory; nothing was changed",
@@ -256,7 +256,7 @@ def out_of_memory(where: str = "") -> MemoryLimitError:
 
 
 def overflow(where: str = "") -> InputError:
-    """The error for a row that is there too often."""
+    """Return the error for a row whose multiplicity overflows."""
     return InputError(
         "E_OVERFLOW",
         f"{where + ': ' if where else ''}a row is there, or a group has members, more than 2**62 times",
@@ -264,8 +264,28 @@ def overflow(where: str = "") -> InputError:
     )
 
 
+def closest(name: str, candidates: Iterable[str], count: int = 1, alike: float = 0.6) -> list[str]:
+    """The candidates that a misspelt name may have been meant to be, the nearest first: those that share most letters,
+    and above all those in which two neighbouring letters are swapped. Upper and lower case do not matter.
+
+    >>> closest("itn", ["interval", "int"]), closest("WEIGTH", ["src", "weight"]), closest("zzz", ["src"])
+    (['int'], ['weight'], [])
+    """
+    names, given = {n.lower(): n for n in reversed(list(candidates))}, name.lower()
+    swaps = (given[:i] + given[i + 1] + given[i] + given[i + 2 :] for i in range(len(given) - 1))
+    swapped = {n for n in swaps if n in names and n != given}
+    found = dict.fromkeys([*difflib.get_close_matches(given, names, count + 8, alike), *swapped])
+    order = {n: i for i, n in enumerate(reversed(names))}  # which of two that are as near comes first
+
+    def distance(other: str) -> tuple[float, int]:
+        shared = difflib.SequenceMatcher(None, other, given).ratio()
+        return -round(shared + (other in swapped) / 5, 6), order[other]
+
+    return [names[n] for n in sorted(found, key=distance)][:count]
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """A hint for a misspelt name: the closest candidate, else all of them.
+    """Return a hint for a misspelt name: the closest candidate, else all candidates.
 
     >>> did_you_mean("weigth", ["src", "dst", "weight"])
     "did you mean 'weight'?"
@@ -274,9 +294,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """
     names = list(dict.fromkeys(candidates))
     given = name if isinstance(name, str) else repr(name)
-    close = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
-    if not close:
-        close = [n for n in names if n.lower() == given.lower()][:1]
+    close = closest(given, names)
     if close:
         return f"did you mean {close[0]!r}?"
     return "available: " + ", ".join(map(repr, names)) if names else "there are none"

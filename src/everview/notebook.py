@@ -1,12 +1,13 @@
-"""Views in notebooks that update themselves: `everview.notebook.live(view)`.
+"""Live views in notebooks: `everview.notebook.live(view)`.
 
     live(revenue)          # a table below the cell, which follows the view from now on
 
-With anywidget (`pip install 'everview[notebook]'`) it is a widget, which works wherever widgets do and is redrawn when
-the page is opened again. Without it, IPython rewrites the cell's output; without IPython the table is printed once.
+With anywidget (`pip install 'everview[notebook]'`) the table is a widget: it works wherever widgets do and is redrawn
+when the page is reopened. Without anywidget, IPython rewrites the cell's output. Without IPython the table is printed
+once.
 
-A view is drawn at most `EVERY` seconds, however often it changes, and the last change is always drawn: by a timer, in a
-thread of its own.
+A view is redrawn at most every `EVERY` seconds, however often it changes. A timer thread guarantees that the last
+change is drawn.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import EverviewError
 from everview.io.notebooks import Piece, in_notebook
 from everview.language.relation import relation_of
-from everview.session.reads import shown
+from everview.session.reads import rendering
 
 if TYPE_CHECKING:
     from everview.session.changes.batch import Batch
-    from everview.session.reads.followed import Followed
+    from everview.session.reads.subscribable import Subscribable
 
 __all__ = ["Live", "live"]
 
@@ -44,9 +45,9 @@ export default { render({ model, el }) {
 
 
 class Live:
-    """A table or view that is drawn again when it changes; made by `live`, ended by `stop`."""
+    """A table or view that is redrawn when it changes; created by `live`, ended by `stop`."""
 
-    def __init__(self, what: Followed, rows: int, draw: Callable[[str], Any]) -> None:
+    def __init__(self, what: Subscribable, rows: int, draw: Callable[[str], Any]) -> None:
         self._what = what
         self._rows = rows
         self._draw = draw
@@ -54,26 +55,26 @@ class Live:
         self._timer: threading.Timer | None = None
         self._drawn = float("-inf")
         self.widget: Any = None
-        """the widget, if there is one"""
+        """the widget, if anywidget is installed"""
         self._stop = what.subscribe(self._changed, snapshot=False)
 
     def __repr__(self) -> str:
         return f"<live {relation_of(self._what).kind} {relation_of(self._what).label}>"
 
     def _ipython_display_(self) -> None:
-        """Nothing: `live` has put the table below its cell, and this is that cell's last value."""
+        """Display nothing: `live` has already drawn the table, and this object is merely the value of the cell."""
 
     def page(self) -> str:
-        """The table as HTML."""
+        """Return the table as HTML."""
         try:
             now = self._what._now()
             rows, more = now._display(self._rows)
         except EverviewError as error:
             return f"<p>{html.escape(str(error))}</p>"
         what = relation_of(self._what)
-        note = f"{what.kind} {what.label}: {shown.counted(len(now))} at time {now.time}"
+        note = f"{what.kind} {what.label}: {rendering.counted(len(now))} at time {now.time}"
         codec = what.codec
-        return shown.page(codec.names, codec.types, rows, f"{more}; {note}" if more else note)
+        return rendering.page(codec.names, codec.types, rows, f"{more}; {note}" if more else note)
 
     def _changed(self, batch: Batch) -> None:
         with self._lock:
@@ -90,7 +91,7 @@ class Live:
         self._draw(self.page())
 
     def stop(self) -> None:
-        """Draw it a last time, and no more."""
+        """Draw once more, then stop updating."""
         self._stop()
         with self._lock:
             if self._timer is not None:
@@ -99,8 +100,8 @@ class Live:
         self._draw(self.page())
 
 
-def live(what: Followed, rows: int = shown.ROWS) -> Live:
-    """Show a table or view that follows what changes: in a notebook in place, elsewhere it is printed once.
+def live(what: Subscribable, rows: int = rendering.DEFAULT_ROWS) -> Live:
+    """Show a table or view and keep it current: in place in a notebook, printed once elsewhere.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -136,12 +137,12 @@ def live(what: Followed, rows: int = shown.ROWS) -> Live:
 
 
 def _widget() -> Any:
-    """A widget that shows a page."""
+    """Return a widget that displays HTML."""
     import anywidget
     import traitlets
 
     class Page(anywidget.AnyWidget):  # type: ignore[misc]
-        """HTML that can be written again."""
+        """HTML that can be replaced."""
 
         _esm = _SCRIPT
         page = traitlets.Unicode("").tag(sync=True)

@@ -1,6 +1,6 @@
 """Data types of columns.
 
-Every value becomes one int64 *code* at the edge (see `everview.codes`), so a type says how to read a code:
+Every value is stored as one int64 *code* (see `everview.codes`); the type determines how a code is read:
 
 | kind        | code                                                           | order kept |
 |-------------|----------------------------------------------------------------|------------|
@@ -9,7 +9,7 @@ Every value becomes one int64 *code* at the edge (see `everview.codes`), so a ty
 | `float`     | bits of the float64, folded so that codes sort like numbers    | yes        |
 | `date`      | days since 1970-01-01                                          | yes        |
 | `timestamp` | microseconds since 1970-01-01 UTC                              | yes        |
-| `timestamptz` | the same; a moment that is shown in a time zone              | yes        |
+| `timestamptz` | the same; an instant that is displayed in a time zone       | yes        |
 | `time`      | microseconds since midnight                                    | yes        |
 | `decimal`   | the number times 10**scale, up to 18 digits                    | yes        |
 | `enum`      | the label's place among the `names`                            | yes        |
@@ -17,9 +17,9 @@ Every value becomes one int64 *code* at the edge (see `everview.codes`), so a ty
 | `char`      | the id of the text without its trailing blanks                 | no         |
 | `numeric`, `interval`, `uuid`, `json`, `array`, `struct`, `map` | the id of the value's text (`codes.packed`) | no |
 
-NULL is one reserved code in every nullable column: a number near, but not at, the lower end of the 64-bit range, where
-no float has its code. So the extremes stay usable; that very integer in a nullable int column is refused with a clear
-error.
+NULL is one reserved code in every nullable column. It is near, but not at, the lower end of the 64-bit range, where no
+float has its code. The extreme values therefore stay usable. Inserting that one integer into a nullable int column is
+an error.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ NULL = -(2**63) + 0x5EED_4E55_4C4C
 """The code of NULL in every nullable column."""
 
 PACKED: frozenset[str] = frozenset({"numeric", "interval", "uuid", "json", "array", "struct", "map"})
-"""Kinds whose values are interned in a written form; functions of them are computed in Python, value by value."""
+"""Kinds whose values are interned in serialised form; their functions are evaluated in Python, value by value."""
 
 INTERNED: frozenset[str] = frozenset({"str", "bytes", "tuple", "char"}) | PACKED
-"""Kinds whose codes are ids in a dictionary and do not keep the values' order."""
+"""Kinds whose codes are dictionary ids and do not preserve the order of values."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class DataType:
     scale: int = 0
     items: tuple[DataType, ...] = ()
     names: tuple[str, ...] = ()
-    """Labels of an enum in their order, or the fields of a struct."""
+    """Labels of an enum in order, or the field names of a struct."""
     width: int = 0
-    """Bits of a small int (negative: without a sign), letters of a char or varchar, digits of a decimal; or 0."""
+    """Bits of a small int (negative: unsigned), characters of a char or varchar, digits of a decimal; or 0."""
 
     def optional(self, nullable: bool = True) -> DataType:
         """The same type with or without NULL."""
@@ -99,11 +99,11 @@ UUID = DataType("uuid")
 JSON = DataType("json")
 
 MOST_DIGITS = 38
-"""Digits that a numeric can have in all."""
+"""Maximum number of digits of a numeric."""
 
 FREE = MOST_DIGITS + 1
-"""The scale of a numeric whose values have each as many digits after the point as they need, up to 38, and up to 38
-before it. It is larger than all other scales, so that the larger of two scales is what both kinds of numbers fit in."""
+"""Scale of a numeric without a fixed scale: each value has up to 38 digits before the point and up to 38 after it. It
+is larger than every other scale, so the maximum of two scales fits both."""
 
 
 def decimal(scale: int = 6, width: int = 0) -> DataType:
@@ -161,7 +161,7 @@ def enum(*labels: str) -> DataType:
 
 
 def small_int(bits: int) -> DataType:
-    """An int of so many bits; negative: of that many without a sign.
+    """An int of this many bits; negative: unsigned.
 
     >>> small_int(16), small_int(-8)
     (int16, uint8)
@@ -170,7 +170,7 @@ def small_int(bits: int) -> DataType:
 
 
 def char(letters: int) -> DataType:
-    """A text filled with blanks to a length; those blanks do not count when it is compared.
+    """A text padded with blanks to a fixed length; the padding is ignored in comparisons.
 
     >>> char(3)
     char(3)
@@ -179,7 +179,7 @@ def char(letters: int) -> DataType:
 
 
 def varchar(letters: int) -> DataType:
-    """A text of so many letters at most. Only a table's column is one: its values are texts like any other.
+    """A text with a maximum length. Only table columns have this type: in expressions its values are ordinary texts.
 
     >>> varchar(3), unlimited(varchar(3))
     (varchar(3), str)
@@ -188,12 +188,12 @@ def varchar(letters: int) -> DataType:
 
 
 def unlimited(declared: DataType) -> DataType:
-    """A column's type as plans know it, which is a text for a varchar."""
+    """The type of a column within plans, where a varchar is an ordinary text."""
     return replace(declared, width=0) if declared.kind == "str" and declared.width else declared
 
 
 def bounds(bits: int) -> tuple[int, int]:
-    """The smallest and largest int of so many bits.
+    """The smallest and largest int of this many bits.
 
     >>> bounds(16), bounds(-8)
     ((-32768, 32767), (0, 255))

@@ -1,11 +1,11 @@
-"""Compile every kernel now and keep it: `python -m everview.warm [--debug]`.
+"""Compile all kernels and store them: `python -m everview.warm [--debug]`.
 
-Set-up calls this, so that nobody's first query waits for a compiler; a process that finds no compiled kernels calls it
-too. The work is done in a process of its own, because Numba is told there to do only half of what others
-expect of it (`everview.kernels.build.compiling`). A failed or interrupted compilation leaves nothing behind.
+Installation runs this so that no first query waits for the compiler; a process that finds no compiled kernels runs it
+too. Compilation happens in a separate process, because it configures Numba in ways that other code would not expect
+(`everview.kernels.build.compiling`). A failed or interrupted compilation leaves nothing behind.
 
-`python -m everview.warm --into FOLDER [--cpu NAME]` makes what a wheel ships: a shared library of kernels for
-a named processor (`everview.kernels.build.cpus`) instead of this machine's own.
+`python -m everview.warm --into FOLDER [--cpu NAME]` builds what a wheel ships: a shared library of kernels for a named
+processor (`everview.kernels.build.cpus`) instead of this machine's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from everview.kernels.build import archive, cache, cpus, libraries
 
 FOR_CPU, INTO = "EVERVIEW_COMPILE_FOR", "EVERVIEW_COMPILE_INTO"
-"""Where the compiling process is told what `--cpu` and `--into` say."""
+"""Environment variables that pass `--cpu` and `--into` to the compiling process."""
 
 
 def _compile_here() -> None:
@@ -37,7 +37,7 @@ def _compile_here() -> None:
     print(f"compiling Everview's kernels ({cpu or 'this machine'}, {cache.build_mode()} build): once", flush=True)
     begun = time.monotonic()
     progress = Progress(compiling.TOTAL)
-    compiling._say = lambda module: progress.tell(len(compiling.PARTS) - 2)  # two parts are no kernels
+    compiling._say = lambda module: progress.tell(len(compiling.PARTS) - 2)  # two modules are not kernels
     for name in cache.kernel_modules():
         importlib.import_module(name)
     path = _keep(compiling.PARTS, cpu)
@@ -64,7 +64,7 @@ def _library_in(folder: Path, cpu: str) -> Path:
 
 
 def _compile_for(name: str) -> None:
-    """Have Numba compile for a named processor, and so that object files can become a shared library."""
+    """Configure Numba for a named processor, and for object files that can be linked into a shared library."""
     from numba.core.codegen import JITCPUCodegen
 
     def options(self: Any, options: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ def _compile_for(name: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Compile this build, or the one that is asked for, unless it is there."""
+    """Compile this build, or the requested one, unless it exists."""
     if os.environ.get("EVERVIEW_COMPILING") == "1":
         _compile_here()
         return 0

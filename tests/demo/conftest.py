@@ -16,7 +16,7 @@ from everview.demo.money import story
 
 
 @dataclass(frozen=True)
-class Telling:
+class Renderer:
     """What a telling said, and left behind."""
 
     home: Path
@@ -33,9 +33,9 @@ class Telling:
 
 
 @pytest.fixture(scope="session")
-def telling(tmp_path_factory: pytest.TempPathFactory) -> Telling:
+def telling(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
     """The fast story, in lines of 80 columns."""
     home = tmp_path_factory.mktemp("money")
     said = io.StringIO()
     page = story.run(fast=True, spark=False, keep=home, console=Console(file=said, width=80))
-    return Telling(home, page, said.getvalue())
+    return Renderer(home, page, said.getvalue())

@@ -28,7 +28,7 @@ from everview.demo.money.recompute import Answer, Books, maintained, recompute
 from everview.demo.money.screen import Screen
 from everview.demo.spark import SparkStart
 from everview.errors import InputError
-from tests.demo.conftest import Telling
+from tests.demo.conftest import Renderer
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(SRC), "COLUMNS": "80", "TERM": "dumb"}
@@ -64,7 +64,7 @@ def in_order(said: str) -> str:
     return said
 
 
-def test_the_plot_is_told_in_order_and_checked(telling: Telling) -> None:
+def test_the_plot_is_told_in_order_and_checked(telling: Renderer) -> None:
     said = in_order(telling.said)
     assert said.count("; equal.") == 12
     assert "Without Spark (as you asked)" in telling.said
@@ -72,7 +72,7 @@ def test_the_plot_is_told_in_order_and_checked(telling: Telling) -> None:
     assert "What if Moonlight Antiques had never paid Blackwater Ltd 9,000?" in said and "Nothing has changed." in said
 
 
-def test_lines_fit_into_80_columns_but_for_paths(telling: Telling) -> None:
+def test_lines_fit_into_80_columns_but_for_paths(telling: Renderer) -> None:
     long = [line for line in telling.said.splitlines() if len(line) > 80 and str(telling.home) not in line]
     assert long == []
 
@@ -85,7 +85,7 @@ def test_lines_fit_into_80_columns_but_for_paths(telling: Telling) -> None:
     ],
     ids=["sql", "what-if"],
 )
-def test_the_last_lines_can_be_typed(telling: Telling, which: int, tail: list[str], answers: tuple[str, ...]) -> None:
+def test_the_last_lines_can_be_typed(telling: Renderer, which: int, tail: list[str], answers: tuple[str, ...]) -> None:
     program, *arguments = shlex.split(telling.said.strip().splitlines()[which].strip())
     assert program.endswith(("everview", Path(sys.executable).name))
     wanted = [part.format(state=telling.home / "state") for part in tail]
@@ -101,7 +101,7 @@ def test_the_last_lines_can_be_typed(telling: Telling, which: int, tail: list[st
     assert [word for word in answers if word not in done.stdout] == []
 
 
-def test_the_state_can_be_read_as_of_a_position(telling: Telling) -> None:
+def test_the_state_can_be_read_as_of_a_position(telling: Renderer) -> None:
     """After the story, by another process: history is part of what stays."""
     positions = telling.data["positions"]
     cancelled = next(p for p in positions if any("of 31 March is cancelled" in text for text, _ in p["words"]))
@@ -343,7 +343,7 @@ def test_a_place_that_is_taken_is_refused(tmp_path: Path) -> None:
 # the page
 
 
-def test_the_page_holds_what_the_views_held(telling: Telling) -> None:
+def test_the_page_holds_what_the_views_held(telling: Renderer) -> None:
     text = telling.page.read_text()
     assert (
         "http" not in text.replace("http://www.w3.org/2000/svg", "") and 'src="' not in text and 'type="range"' in text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.demo.browser import NEEDS_CHROMIUM, watch
-from tests.demo.conftest import Telling
+from tests.demo.conftest import Renderer
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -88,7 +88,7 @@ def hops_at(data: dict[str, Any]) -> list[dict[str, int]]:
     return found
 
 
-def test_the_slider_walks_through_all_positions_and_back(telling: Telling) -> None:
+def test_the_slider_walks_through_all_positions_and_back(telling: Renderer) -> None:
     found = watch(telling.page, WALK)
     assert found["errors"] == []
     data, expected = telling.data, hops_at(telling.data)
@@ -109,7 +109,7 @@ def test_the_slider_walks_through_all_positions_and_back(telling: Telling) -> No
     assert found["seen"][-1]["way"][0] == "Victor", "an account that is clicked is explained"
 
 
-def test_what_changed_flashes_and_figures_are_to_scale(telling: Telling) -> None:
+def test_what_changed_flashes_and_figures_are_to_scale(telling: Renderer) -> None:
     seen = {s["at"]: s for s in watch(telling.page, WALK)["seen"]}
     positions = telling.data["positions"]
     told = {text: i for i, p in enumerate(positions) for text, _ in p["words"]}
@@ -133,7 +133,7 @@ def test_what_changed_flashes_and_figures_are_to_scale(telling: Telling) -> None
 
 
 @pytest.mark.parametrize("width", [390, 820, 1280])
-def test_it_fits_phones_and_desks(telling: Telling, width: int) -> None:
+def test_it_fits_phones_and_desks(telling: Renderer, width: int) -> None:
     seen = watch(telling.page, LOOK, width=width, height=900)
     assert seen["errors"] == []
     assert abs(seen["width"] - width) < 20
@@ -143,7 +143,7 @@ def test_it_fits_phones_and_desks(telling: Telling, width: int) -> None:
     assert seen["clock"], "the slider is in sight without scrolling"
 
 
-def test_it_is_dark_where_that_is_asked_for(telling: Telling) -> None:
+def test_it_is_dark_where_that_is_asked_for(telling: Renderer) -> None:
     def brightness(colour: str) -> int:
         return sum(int(part) for part in colour[4:-1].split(","))
 

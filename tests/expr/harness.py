@@ -8,10 +8,10 @@ import numpy as np
 
 from everview.codes import Codec, Interner, decode_value, encode_value
 from everview.expr.evaluate import evaluate
-from everview.expr.few import FewRows
 from everview.expr.lower import lower
-from everview.expr.lowering import Program
 from everview.expr.nodes import Expr
+from everview.expr.program_builder import Program
+from everview.expr.row_interpreter import FewRows
 from everview.kernels import guarding, memory
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW

@@ -156,16 +156,25 @@ def number(kind: DataType, result: Any) -> Any:
     return result
 
 
+def finite(result: Any, *args: Any) -> Any:
+    """A result that is not infinite, unless an argument is."""
+    if isinstance(result, float) and math.isinf(result) and not any(map(math.isinf, args)):
+        raise RowError("overflow")
+    return result
+
+
 def _add(e: Call, a: Any, b: Any) -> Any:
-    return number(e.type, EXACT.add(a, b) if isinstance(a, Decimal) else a + b)
+    return finite(number(e.type, EXACT.add(a, b) if isinstance(a, Decimal) else a + b), a, b)
 
 
 def _sub(e: Call, a: Any, b: Any) -> Any:
-    return number(e.type, EXACT.subtract(a, b) if isinstance(a, Decimal) else a - b)
+    return finite(number(e.type, EXACT.subtract(a, b) if isinstance(a, Decimal) else a - b), a, b)
 
 
 def _mul(e: Call, a: Any, b: Any) -> Any:
-    return number(e.type, EXACT.multiply(a, b) if isinstance(a, Decimal) else a * b)
+    if isinstance(a, float) and a * b == 0 and a and b:
+        raise RowError("overflow")
+    return finite(number(e.type, EXACT.multiply(a, b) if isinstance(a, Decimal) else a * b), a, b)
 
 
 def _nonzero(b: Any) -> None:
@@ -175,7 +184,9 @@ def _nonzero(b: Any) -> None:
 
 def _div(e: Call, a: float, b: float) -> float:
     _nonzero(b)
-    return a / b
+    if a / b == 0 and a and not math.isinf(b):
+        raise RowError("overflow")
+    return finite(a / b, a, b)
 
 
 def _floordiv(e: Call, a: Any, b: Any) -> Any:
@@ -214,16 +225,22 @@ def _pow(e: Call, a: float, b: float) -> float:
     if (a == 0 and b < 0) or (a < 0 and math.isfinite(b) and b != math.floor(b)):
         raise RowError("domain")
     try:
-        return math.pow(a, b)
+        result = math.pow(a, b)
     except OverflowError:
-        return -math.inf if a < 0 and b % 2 == 1 else math.inf
+        raise RowError("overflow") from None
+    if result == 0 and a and math.isfinite(a) and math.isfinite(b):
+        raise RowError("overflow")
+    return result
 
 
 def _exp(e: Call, a: float) -> float:
     try:
-        return math.exp(a)
+        result = math.exp(a)
     except OverflowError:
-        return math.inf
+        raise RowError("overflow") from None
+    if result == 0 and math.isfinite(a):
+        raise RowError("overflow")
+    return result
 
 
 def _sqrt(e: Call, a: float) -> float:
@@ -253,7 +270,7 @@ def _whole(rounding: str, floats: Callable[[float], Any]) -> Callable[[Call, Any
 def _round(e: Call, a: Any, digits: int = 0) -> Any:
     if isinstance(a, float):
         power = 10.0**digits
-        return float(np.rint(a * power) / power)
+        return a if math.isinf(a * power) else float(np.rint(a * power) / power)
     if isinstance(a, Decimal):
         unit = Decimal(1).scaleb(-min(digits, e.type.scale))
         return number(e.type, a.quantize(unit, ROUND_HALF_UP, EXACT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -11,14 +12,14 @@ import pytest
 
 from everview.expr.functions import FUNCTIONS, call, cast
 from everview.expr.nodes import ColumnRef, Literal
-from everview.expr.valued import MAKERS
+from everview.expr.python_functions import MAKERS
 from everview.types import BOOL, BYTES, DATE, FLOAT, INT, NULL, PACKED, STR, TIMESTAMP, DataType, decimal
 from tests.expr.harness import check
 
 BIG = 2**63 - 1
 SAMPLES: dict[DataType, list[Any]] = {
     INT: [0, 1, -1, 2, -7, 12, 1000, BIG, -BIG - 1, 10**18, 3_037_000_500],
-    FLOAT: [0.0, -0.0, 1.0, -1.5, 2.5, 3.5, 0.1, 1e300, -1e18, 9.3e18, float("inf"), -float("inf"), float("nan")],
+    FLOAT: [0.0, -0.0, 1.0, -1.5, 2.5, 3.5, 0.1, 1e300, 5e-324, -1e18, 9.3e18, math.inf, -math.inf, math.nan],
     BOOL: [True, False],
     STR: [
         "",

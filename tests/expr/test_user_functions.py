@@ -15,7 +15,7 @@ from everview.expr.evaluate import ERRORS, evaluate
 from everview.expr.functions import call
 from everview.expr.lower import lower
 from everview.expr.nodes import ColumnRef, Expr, Literal, Udf
-from everview.expr.texts import ERROR_MORE_ROWS
+from everview.expr.string_functions import ERROR_MORE_ROWS
 from everview.kernels.expressions.scalars import ERROR_NODES
 from everview.types import BOOL, INT, STR, DataType
 from tests.expr.harness import KINDS, check

@@ -11,10 +11,10 @@ import pytest
 
 import everview as ev
 from everview.codes import Codec
-from everview.expr import few
+from everview.expr import row_interpreter
 from everview.expr.evaluate import Evaluated, evaluate
-from everview.expr.few import FewRows
 from everview.expr.nodes import Expr
+from everview.expr.row_interpreter import FewRows
 from everview.language.relation import relation_of
 from everview.plan.nodes import Project
 from everview.session.core import core_of
@@ -60,7 +60,7 @@ def test_a_row_alone_is_as_among_others(text: str, monkeypatch: pytest.MonkeyPat
         asked.append(given)
         return evaluate(*given)
 
-    monkeypatch.setattr(few, "evaluate", by_columns)
+    monkeypatch.setattr(row_interpreter, "evaluate", by_columns)
     one = FewRows(exprs, None, interner)
     for i in range(columns.shape[1]):
         alone = one(np.ascontiguousarray(columns[:, i : i + 1]))

@@ -87,6 +87,49 @@ def test_many_loads(seed: int) -> None:
     twins.close()
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_nodes_outside_of_what_was_loaded(seed: int) -> None:
+    """After a load entries are found by their nodes' numbers; others come before, behind and far away, and go again."""
+    dice = random.Random(seed)
+    twins = Twins(schemas(int), views)
+    twins.step([load(drawn(dice, 40, (0, 1, 2)), MANY, 3)])
+    far = (-4, -5, 37, 38, 2**40, -(2**62), 2**62 + 1, 2**63 - 1)
+
+    def node() -> int:
+        return dice.choice(far) if dice.random() < 0.4 else dice.randrange(-3, 37)
+
+    draw = {"edge": lambda: (node(), node(), dice.choice((0, 1, 2))), "source": lambda: (node(),)}
+    for _ in range(12):
+        twins.step(random_step(twins, dice, draw, sum(twins.held["edge"].values()), most=12))
+    twins.close()
+
+
+def test_a_load_of_which_little_is_reached() -> None:
+    """Then only what is reached has entries, in a table; after a load that reaches most, every node has one."""
+    with ev.connect() as db:
+        edge, source = db.table("edge", {"src": int, "dst": int}), db.table("source", {"node": int})
+        hops = db.view("hops", Graph(edge).bfs(source))
+        source.insert([(0,)])
+        n = 30_000
+        rest = np.column_stack([np.arange(1000, n), np.arange(1000, n) + 1])
+        path = np.column_stack([np.arange(500), np.arange(500) + 1])
+        edge.insert(np.concatenate([path, rest]))
+        (trees,) = operators(db)
+        assert make.peek(trees.context, forest.FOREST_DIRECT) == 0
+        assert make.peek(trees.context, forest.FOREST_ENTRIES_N) == 501
+        edge.insert([(500, 777)])
+        assert hops.lookup(777) == [(777, 501)]
+        edge.insert([(500, 1000)])
+        edge.delete([(3, 4)])
+        assert sorted(hops.rows()) == [(i, i) for i in range(4)]
+        edge.insert([(3, 4)])
+        assert hops.lookup(n) == [(n, 501 + n - 1000)]
+        with db.transaction():  # more than there is twice: it is loaded again, and nearly all of it reached
+            edge.insert(np.column_stack([np.zeros(4 * n, dtype=np.int64), np.arange(4 * n)]))
+        assert make.peek(trees.context, forest.FOREST_DIRECT) == 4 * n
+        assert hops.lookup(n) == [(n, 1)] and hops.lookup(4 * n - 1) == [(4 * n - 1, 1)]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_views_of_what_is_there(seed: int) -> None:
     """Over tables that grew in several steps: their indexes have several batches, and rows that went again."""

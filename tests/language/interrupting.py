@@ -135,7 +135,7 @@ class World:
             self._have_company()
 
     def _have_company(self) -> None:
-        """From now on steps may be read beside, which takes more calls (`everview.dataflow.lending`)."""
+        """From now on steps may be read beside, which takes more calls (`everview.dataflow.read_leases`)."""
         reader = threading.Thread(target=self.t.rows)
         reader.start()
         reader.join()

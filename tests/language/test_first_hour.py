@@ -16,8 +16,9 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.language import mistakes
+from everview.language import hints
 from everview.notebook import live as live_table
+from everview.sql.text.keywords import KINDS
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def _called(what: Any, name: str) -> Any:
     [
         ("CREATE VEIW v AS SELECT x FROM t", "column 8", "did you mean 'VIEW'?"),
         ("CREATE OR REPLACE TABEL v (x int)", "column 19", "did you mean 'TABLE'?"),
-        ("CREATE ZEBRA z", "column 8", "there are 'TABLE', 'VIEW', 'FUNCTION', 'SOURCE', 'SINK'"),
+        ("CREATE ZEBRA z", "column 8", f"CREATE is followed by {', '.join(KINDS)}"),
         ("SELCT x FROM t", "column 1", "did you mean 'SELECT'?"),
         ("INSRT INTO t VALUES (1, 'a')", "column 1", "did you mean 'INSERT'?"),
         ("CREATE SOURCE s FROM 'x.log' FORMAT jsno", "column 37", "did you mean 'json'?"),
@@ -61,7 +62,7 @@ def test_rows_of_a_query_that_is_not_kept(db: Any) -> None:
     query = db["t"].filter(col.x > 1)
     for action in (lambda: list(query), lambda: len(query), lambda: (1, "a") in query):
         assert 'db.view("name", c)' in said(action)
-    for name in sorted(mistakes.READING):
+    for name in sorted(hints.READING):
         assert f"v.{name}(" in said(partial(_called, query, name), AttributeError)
     assert "change the tables" in said(lambda: query.insert([(1, "a")]), AttributeError)
     assert not hasattr(query, "rows") and bool(query)
@@ -72,7 +73,7 @@ def test_what_queries_lack_is_what_tables_and_views_have() -> None:
         return {n for n in dir(cls) if not n.startswith("_")}
 
     more = (public(ev.View) | public(ev.Table)) - public(ev.Collection)
-    assert more - {"drop"} == mistakes.READING | mistakes.CHANGING
+    assert more - {"drop"} == hints.READING | hints.CHANGING
 
 
 def test_indexing_says_what_to_write(db: Any) -> None:

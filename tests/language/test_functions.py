@@ -13,8 +13,8 @@ from everview.expr import functions
 from everview.expr.common_types import common_type
 from everview.expr.functions import FUNCTIONS, call, cast
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.expr.python_functions import MAKERS
 from everview.expr.resolve import literal
-from everview.expr.valued import MAKERS
 from everview.types import BOOL, BYTES, DATE, FLOAT, INT, PACKED, STR, TIMESTAMP, DataType, decimal
 
 KINDS = {

@@ -15,7 +15,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.once import answering
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 
 WAIT = 60
 """Seconds after which something hangs."""

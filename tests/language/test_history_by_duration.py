@@ -9,7 +9,7 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.dataflow.lately import PIECES, Lately
+from everview.dataflow.timed_history import FRACTIONS, TimedHistory
 from everview.errors import CompactedError, InputError
 from everview.language.relation import relation_of
 from everview.session.core import core_of
@@ -29,7 +29,7 @@ def timed() -> tuple[ev.Session, Clock]:
     """A session that keeps ten seconds of a clock of its own."""
     clock = Clock()
     db = ev.connect(history="10s")
-    core_of(db).runtime.dataflow.lately = Lately(10.0, clock)
+    core_of(db).runtime.dataflow.timed_history = TimedHistory(10.0, clock)
     return db, clock
 
 
@@ -58,7 +58,7 @@ def test_what_was_complete_lately(timed: Any) -> None:
             for what in (t, v):
                 first = oldest(what, i)
                 assert all(time >= first for time, moment in when.items() if moment >= clock.now - 10)
-                assert when[first] >= clock.now - 10 - 2 * 10 / PIECES - 0.1 or first == 0
+                assert when[first] >= clock.now - 10 - 2 * 10 / FRACTIONS - 0.1 or first == 0
                 found = what.as_of(first).rows()
                 assert (len(found) == first) if what is t else (found == ([(first,)] if first else []))
     assert sum(diff for _, _, diff in t.changes(since=330)) == 70
@@ -81,9 +81,9 @@ def test_memory_comes_back(timed: Any) -> None:
         t.upsert([(i % 3,)])
         if i % 100 == 0:
             db.view(f"v{i}", t.distinct()).drop()
-    lately = core_of(db).runtime.dataflow.lately
-    assert lately is not None
-    assert len(lately._traces) <= 2
+    timed = core_of(db).runtime.dataflow.timed_history
+    assert timed is not None
+    assert len(timed._traces) <= 2
     assert relation_of(t).arrangement.trace.measure()[1] < 100
 
 

@@ -27,7 +27,7 @@ from everview.dataflow.partitioning import HyperCube, Partitioning
 from everview.dataflow.replica import Install
 from everview.language.relation import relation_of
 from everview.plan.frontier import Rule
-from everview.plan.spelled import spelled
+from everview.plan.stable_repr import stable_repr
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 
@@ -362,7 +362,7 @@ def test_texts_that_name_state_note_nothing(kind: type) -> None:
     """A text that notes what is being written is `...` for good after an exception at the wrong instant: a fingerprint
     that was made of it could not be made again, and the directory not be opened.
     """
-    assert vars(kind)["__repr__"] is spelled
+    assert vars(kind)["__repr__"] is stable_repr
 
 
 @pytest.mark.parametrize("before", [False, True])

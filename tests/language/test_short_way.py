@@ -1,4 +1,4 @@
-"""The short way of a change and the long one give the same (`everview.session.changes.short_way`)."""
+"""The short way of a change and the long one give the same (`everview.session.changes.fast_path`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.session.changes import short_way, transactions
+from everview.session.changes import fast_path, transactions
 from everview.session.core import core_of
 
 Told = list[Any]
@@ -91,8 +91,8 @@ def history(seed: int) -> Told:
 def test_both_ways_tell_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "helpers", set())  # other tests leave functions behind, which end late
     short, asked = history(seed), [0, 0]
-    usual = short_way.usual
-    monkeypatch.setattr(short_way, "usual", lambda core: asked.__setitem__(usual(core), asked[usual(core)] + 1))
+    usual = fast_path.usual
+    monkeypatch.setattr(fast_path, "usual", lambda core: asked.__setitem__(usual(core), asked[usual(core)] + 1))
     assert history(seed) == short
     assert asked[0] > 0
     assert asked[1] > 0 or seed % 4 == 3
@@ -102,24 +102,24 @@ def test_what_is_not_usual() -> None:
     db = ev.connect()
     core = core_of(db)
     t = db.table("t", {"x": int})
-    assert short_way.usual(core)
+    assert fast_path.usual(core)
     with db.batch():
-        assert not short_way.usual(core)
+        assert not fast_path.usual(core)
     with db.transaction():
-        assert not short_way.usual(core)
+        assert not fast_path.usual(core)
     with db.limits(seconds=9):
-        assert not short_way.usual(core)
+        assert not fast_path.usual(core)
     core.unsettled = True
     t.insert([(1,)])
     assert not core.unsettled
-    assert short_way.usual(core)
+    assert fast_path.usual(core)
     db.sql("CREATE TABLE seen (at timestamp)")
     db.sql("CREATE VIEW late AS SELECT at FROM seen WHERE at < now()")
-    assert not short_way.usual(core)
+    assert not fast_path.usual(core)
     db.sql("DROP VIEW late")
-    assert short_way.usual(core)
+    assert fast_path.usual(core)
     db.close()
-    assert not short_way.usual(core)
+    assert not fast_path.usual(core)
 
 
 def test_a_table_that_is_dropped_while_a_change_waits() -> None:

@@ -32,7 +32,7 @@ OTHER = ev.connect().table("other", {"x": int, "y": int})
 THEIRS = ("body(", "self._function(", "self._position()", "given()", "first(present)")
 """How lines look that call a function which was among the arguments."""
 
-WRAPPERS = ("session/changes/turns.py", "session/reads/guests.py", "dataflow/shield.py")
+WRAPPERS = ("session/changes/turns.py", "session/reads/concurrent_reads.py", "dataflow/shield.py")
 """Files that pass calls on, with whatever arguments they were given."""
 
 

@@ -140,6 +140,53 @@ def test_a_plan_that_does_not_pay_goes_again(monkeypatch: pytest.MonkeyPatch) ->
         assert made.switches == 2  # it is left alone
 
 
+class Clock:
+    """Processor time as a test has it pass: `step` seconds for each transaction, `look` for each look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[float], look: float) -> None:
+        self.now = 100.0
+
+        def looking(adaptive: Adaptive) -> None:
+            looks.append(self.now)
+            self.now += look
+
+        monkeypatch.setattr("everview.optimiser.adaptive.time.thread_time", lambda: self.now)
+        monkeypatch.setattr(Adaptive, "look", looking)
+
+    def work(self, db: ev.Session, step: float, seconds: float) -> None:
+        for i in range(round(seconds / step)):
+            self.now += step
+            db["r"].insert([(i, i)])
+
+
+def test_a_look_is_due_when_steps_become_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    with ev.connect() as db:
+        db.sql(CHAIN)
+        clock = Clock(monkeypatch, looks, look=0.0001)
+        db.adapt(every=4)
+        clock.work(db, 0.01, 18)
+        assert 3 <= len(looks) <= 6
+        clock.work(db, 0.01, 4 - (clock.now - looks[-1]) + 1.5)  # the last look was a while ago, and none is due yet
+        seen = len(looks)
+        clock.work(db, 0.04, 2)
+        assert len(looks) == seen + 1
+        clock.work(db, 0.04, 2)
+        assert len(looks) == seen + 1  # that is what steps take now
+
+
+def test_looks_take_their_share_of_the_time_in_the_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    with ev.connect() as db:
+        db.sql(CHAIN)
+        clock = Clock(monkeypatch, looks, look=0.01)
+        db.adapt(every=0.1)
+        clock.work(db, 0.01, 0.5)
+        assert len(looks) >= 3  # some may follow each other
+        clock.work(db, 0.01, 10)
+        assert 15 <= len(looks) <= 26
+
+
 def test_plans_that_were_asked_for_stay() -> None:
     with ev.connect(adaptive=True) as db:
         db.sql(CHAIN.replace("CREATE VIEW", "SET plan = 'binary'; CREATE VIEW"))

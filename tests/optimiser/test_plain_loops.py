@@ -16,7 +16,7 @@ import everview as ev
 from everview.language.relation import relation_of
 from everview.plan.rewrites import simplified
 from everview.session.local_shards import local_shards
-from everview.session.names.rewriting import by_another_plan
+from everview.session.names.plan_preparation import by_another_plan
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 spellings = importlib.import_module("spellings")

@@ -18,7 +18,7 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.dataflow.swapping import Swap
+from everview.dataflow.plan_swap import PlanSwap
 from everview.errors import EverviewError
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
@@ -215,15 +215,15 @@ def _at(module: str, name: str) -> None:
         STATIONS[f"{when} {name}"] = station
 
 
-_at("dataflow.swapping", "Swap.prepare")
-_at("dataflow.swapping", "Swap.take_back")
-_at("dataflow.swapping", "Swap.check")
-_at("dataflow.swapping", "Swap.finish")
+_at("dataflow.plan_swap", "PlanSwap.prepare")
+_at("dataflow.plan_swap", "PlanSwap.take_back")
+_at("dataflow.plan_swap", "PlanSwap.check")
+_at("dataflow.plan_swap", "PlanSwap.finish")
 _at("session.names.catalog", "Catalog.note")
 _at("session.names.definitions", "Definitions.free_unused")
 
 
-ALWAYS = ("after Swap.take_back", "before Catalog.note", "after Catalog.note")
+ALWAYS = ("after PlanSwap.take_back", "before Catalog.note", "after Catalog.note")
 
 
 @pytest.mark.parametrize("where", [s if s in ALWAYS else pytest.param(s, marks=pytest.mark.slow) for s in STATIONS])
@@ -259,11 +259,11 @@ def test_a_swap_that_fails_is_undone(place: Callable[[], ev.Session], monkeypatc
         mine, others = views(db), views(twin)
         operators = db.stats()["operators"]
 
-        def refuse(swap: Swap) -> None:
+        def refuse(swap: PlanSwap) -> None:
             raise EverviewError("E_TEST", "no")
 
         with monkeypatch.context() as patched:
-            patched.setattr(Swap, "check", refuse)
+            patched.setattr(PlanSwap, "check", refuse)
             for view in mine[:3:2]:
                 with pytest.raises(EverviewError, match="E_TEST"):
                     view.replan("delta")

@@ -20,7 +20,7 @@ from everview.errors import EverviewError
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.plan.rewrites import REWRITES, simplified
-from everview.session.names.rewriting import by_another_plan
+from everview.session.names.plan_preparation import by_another_plan
 from tests.optimiser.trimming import Spelling
 
 FIXTURES = Path(__file__).parent / "rewrites"

@@ -36,8 +36,8 @@ def _threads() -> Runtime:
 
     def connect(**options: Any) -> ev.Session:
         db = ev.connect(threads=next(counts), **options)
-        assert inside(db).runtime.dataflow.team is not None
-        inside(db).runtime.dataflow.team.share_from(1)
+        assert inside(db).runtime.dataflow.threads is not None
+        inside(db).runtime.dataflow.threads.share_from(1)
         return db
 
     return Runtime("threads", connect, share=SHARE["threads"])

@@ -14,8 +14,8 @@ import everview as ev
 from everview.dataflow.builder import Builder
 from everview.dataflow.operators import Arrangement
 from everview.plan import nodes as plan
-from everview.plan.hot import Hot
-from everview.runtime import seen
+from everview.plan.hot_keys import Hot
+from everview.runtime import row_samples
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 from tests.oracle import test_graphs as graphs
@@ -28,7 +28,7 @@ CELEBRITY = 7
 
 @pytest.fixture(autouse=True)
 def hot_from_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "LEAST_ROWS", 200)
+    monkeypatch.setattr(row_samples, "LEAST_ROWS", 200)
 
 
 def follows(seed: int, rows: int = 600) -> list[tuple[int, int]]:
@@ -144,7 +144,7 @@ def test_hot_keys_are_split_after_opening_again_and_on_other_shards(tmp_path: Pa
 def everything_is_hot(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     """Shards on which some values of every table's columns are said to be hot, whatever the rows are."""
 
-    def hot(self: seen.Seen, node: plan.Node, shards: int) -> Hot:
+    def hot(self: row_samples.RowSamples, node: plan.Node, shards: int) -> Hot:
         tables = {one.id: one for one in node.walk() if isinstance(one, plan.Table)}
         codes = tuple((code, 1) for code in range(-1, 3))
         return tuple((t, c, codes) for t, table in sorted(tables.items()) for c in range(len(table.types)))
@@ -157,7 +157,7 @@ def everything_is_hot(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
     arrange_hot = Builder.arrange_hot
     monkeypatch.setattr(Builder, "arrange_hot", noted)
-    monkeypatch.setattr(seen.Seen, "hot", hot)
+    monkeypatch.setattr(row_samples.RowSamples, "hot", hot)
     yield Runtime("hot", lambda **options: local_shards(request.param, **options), share=0.05)
     assert made, "no join was one of hot keys"
 

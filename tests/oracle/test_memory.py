@@ -88,8 +88,8 @@ def fails(program: Callable[[ev.Session], Step], split: int = 0) -> int:
     gc.collect()  # sessions that other tests left behind
     before = int(cell[CELL_TRACKED_WORDS])
     with ev.connect(threads=2 if split else 1) as db:
-        if inside(db).runtime.dataflow.team is not None:
-            inside(db).runtime.dataflow.team.share_from(split)
+        if inside(db).runtime.dataflow.threads is not None:
+            inside(db).runtime.dataflow.threads.share_from(split)
         failures = fail_everywhere(db, *program(db), expected)
     if program is not installing:  # an operator that was half made is a leak of some words
         deadline = time.monotonic() + 5

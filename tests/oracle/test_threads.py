@@ -13,7 +13,7 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.dataflow.team import available_cores
+from everview.dataflow.thread_pool import available_cores
 from tests.inside import inside
 
 
@@ -21,8 +21,8 @@ def loaded(threads: int, split: int | None, rows: np.ndarray) -> tuple[Any, ...]
     """What views of all shared operators say after a bulk load and after half of it was deleted."""
     with ev.connect(threads=threads) as db:
         if split is not None:
-            assert inside(db).runtime.dataflow.team is not None
-            inside(db).runtime.dataflow.team.share_from(split)
+            assert inside(db).runtime.dataflow.threads is not None
+            inside(db).runtime.dataflow.threads.share_from(split)
         t = db.table("t", {"a": int, "b": int})
         u = t.alias("u")
         views = [
@@ -83,8 +83,8 @@ def test_helpers_end_with_their_session() -> None:
 def test_a_forked_child_goes_on_with_one_thread() -> None:
     """The child has no helper; waiting for one would be waiting for ever."""
     with ev.connect(threads=2) as db:
-        assert inside(db).runtime.dataflow.team is not None
-        inside(db).runtime.dataflow.team.share_from(1)
+        assert inside(db).runtime.dataflow.threads is not None
+        inside(db).runtime.dataflow.threads.share_from(1)
         t = db.table("t", {"a": int})
         v = db.view("v", t.distinct())
         t.insert([(i,) for i in range(100)])

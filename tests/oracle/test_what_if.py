@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import everview as ev
-from everview.dataflow import saved
+from everview.dataflow import saved_state
 from tests.inside import inside
 from tests.oracle import plans
 from tests.oracle.harness import (
@@ -49,10 +49,10 @@ def images(db: ev.Session) -> Any:
     """Every batch of every trace."""
     found = []
     for dataflow in dataflows(db):
-        for operator in saved.live(dataflow):
-            trace = saved.state_of(operator)
+        for operator in saved_state.live(dataflow):
+            trace = saved_state.state_of(operator)
             if trace is not None:
-                batches = [(i.rows, i.time, i.diff, i.body.tobytes()) for i in saved.images(trace)]
+                batches = [(i.rows, i.time, i.diff, i.body.tobytes()) for i in saved_state.images(trace)]
                 found.append((operator.number, trace.since, batches))
     return found
 

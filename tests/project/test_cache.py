@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -217,6 +218,14 @@ def test_kernel_modules_are_listed_by_dotted_name() -> None:
     assert "everview.kernels.build.cache" not in names
 
 
+def test_every_file_with_kernels_decides_what_kernels_do() -> None:
+    """Also one with the name of a file of `kernels.build`, whose edits were passed over: old machine code stayed."""
+    declared = re.compile(rb"^@(?:entry|operator|shared|task|inner|fused|primitive)\b", re.M)
+    files = {p for p in (cache.PACKAGE / "kernels").rglob("*.py") if declared.search(p.read_bytes())}
+    assert cache.PACKAGE / "kernels" / "frontier" / "loading.py" in files
+    assert files <= set(cache.kernel_sources())
+
+
 def test_importing_the_package_loads_no_kernels() -> None:
     program = """
 import sys, everview as ev
@@ -327,6 +336,7 @@ def test_an_edit_compiles_what_it_can_have_changed(tmp_path: Path) -> None:
         return {name: parts.find(f"everview.kernels.{name}", "symbol") for name in sources}
 
     assert found(a_package(tmp_path)) == {"low": b"low", "high": b"high", "apart": b"apart"}
+    assert found(a_package(tmp_path, low='"""Prose."""\nX = 1  # one'))["low"] == b"low"
     assert found(a_package(tmp_path, high="Y = 2")) == {"low": b"low", "high": None, "apart": b"apart"}
     assert found(a_package(tmp_path, **sources | {"low": "X = 2"})) == {"low": None, "high": None, "apart": b"apart"}
     assert found(a_package(tmp_path, **sources)) == {"low": b"low", "high": b"high", "apart": b"apart"}

@@ -11,6 +11,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from everview.server.http.arrow_pieces import ROWS_PER_PIECE
+from everview.wire.envelopes import arrow_stream
 from tests.server.running import TOKEN, Running
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -58,9 +60,34 @@ def test_arrow_out(http: httpx.Client) -> None:
         assert sorted(pa.ipc.open_stream(answer.content).read_all()["x"].to_pylist()) == [1, 2]
 
 
+def test_large_results_are_sent_as_arrow_in_pieces(http: httpx.Client) -> None:
+    rows = 2 * ROWS_PER_PIECE + 3
+    sql(http, "CREATE TABLE t (x bigint, s text, f float, b boolean)")
+    numbers = range(1, rows + 1)
+    texts = [f"t{i}" if i % 7 else None for i in numbers]
+    given = pa.table({"x": numbers, "s": texts, "f": [i / 2 for i in numbers], "b": [i % 2 == 0 for i in numbers]})
+    http.post("/v1/tables/t/rows", content=arrow_stream(given), headers={"content-type": ARROW}).raise_for_status()
+    asked = {"sql": "SELECT x, s, f, b FROM t ORDER BY x"}
+    with http.stream("POST", "/v1/sql", json=asked, headers={"accept": ARROW}) as answer:
+        assert "content-length" not in answer.headers
+        assert answer.headers["x-everview-time"] == "1"
+        found = pa.ipc.open_stream(answer.read()).read_all()
+    found.validate(full=True)
+    assert found.to_pylist() == given.to_pylist()
+    few = http.post("/v1/sql", json={"sql": asked["sql"] + " LIMIT 3"}, headers={"accept": ARROW})
+    assert "content-length" in few.headers
+    begin = pa.ipc.open_stream(few.content).read_all()
+    assert begin.schema == found.schema
+    assert begin.to_pylist() == found.slice(0, 3).to_pylist()
+    with http.stream("POST", "/v1/sql", json=asked, headers={"accept": ARROW}) as answer:
+        next(answer.iter_raw())  # and then goes away
+    assert sql(http, "SELECT count(*) AS n FROM t")["rows"] == [[str(rows)]]
+
+
 def test_what_a_text_does_is_said(http: httpx.Client) -> None:
     assert sql(http, "CREATE TABLE t (x int)")["relation"] == "t"
     assert sql(http, "INSERT INTO t VALUES (1), (2)") == {"time": 1, "affected": 2}
+    assert sql(http, "INSERT INTO t VALUES (3); DELETE FROM t WHERE x = 3") == {"time": 3, "affected": 2}
     assert http.post("/v1/sql", content="SELECT 1 AS x", headers={"content-type": "text/plain"}).json()["rows"] == [
         ["1"]
     ]
@@ -78,7 +105,7 @@ def test_errors_say_what_where_and_what_to_do(http: httpx.Client) -> None:
 def test_a_transaction_is_one_time_or_nothing(http: httpx.Client) -> None:
     sql(http, "CREATE TABLE t (x int)")
     both = ["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"]
-    assert http.post("/v1/transaction", json={"statements": both}).json()["time"] == 1
+    assert http.post("/v1/transaction", json={"statements": both}).json() == {"time": 1, "affected": 2}
     wrong = ["INSERT INTO t VALUES (3)", "INSERT INTO nowhere VALUES (1)"]
     assert http.post("/v1/transaction", json={"statements": wrong}).status_code == 400
     assert sql(http, "SELECT count(*) AS n FROM t") == {

@@ -13,7 +13,7 @@ import pytest
 
 import everview as ev
 from everview.codes.interner import Interner
-from everview.runtime import seen
+from everview.runtime import row_samples
 from everview.spark.rows import frames
 from tests.inside import inside
 
@@ -56,7 +56,7 @@ def test_hot_keys_of_rows_that_did_not_come_to_the_driver(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks send some rows, in which the driver sees that one key has half of them."""
-    monkeypatch.setattr(seen, "LEAST_ROWS", 500)
+    monkeypatch.setattr(row_samples, "LEAST_ROWS", 500)
     frame = spark.range(4000, numPartitions=3).selectExpr("id", "if(id % 2 = 0, 7, id % 500) as k")
     with ev.connect(spark, state=str(tmp_path / "state"), shards=3) as db:
         t, u = db.source("t", frame), db.table("u", {"k": int, "name": str})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import stat
+import threading
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
@@ -196,3 +199,13 @@ def test_postgresql_reads_what_copy_writes(here: Path, postgres: Postgres) -> No
         assert postgres.rows(f"SELECT * FROM o{n} ORDER BY 1") == postgres.rows("SELECT * FROM t ORDER BY 1"), options
         db.sql(f"CREATE TABLE o{n} (id int, s text); COPY o{n} FROM 'o{n}.csv' {options}")
         assert sorted(db[f"o{n}"].rows()) == sorted(db["t"].rows()), options
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe, found = tmp_path / "out.csv", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()), daemon=True)
+    reader.start()
+    ev.connect().sql(f"COPY (SELECT 1 AS a, 'x' AS b) TO '{pipe}'")
+    reader.join(20)
+    assert (found, stat.S_ISFIFO(pipe.stat().st_mode)) == (['1,"x"\n'], True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import everview as ev
 
-DEEP = {
+DEEP: dict[str, Callable[[int], str]] = {
     "subqueries": lambda n: "SELECT a FROM " + "(SELECT a FROM " * n + "t" + ") q" * n,
     "brackets": lambda n: "SELECT " + "(" * n + "a" + ")" * n + " FROM t",
     "and": lambda n: "SELECT a FROM t WHERE " + " AND ".join(f"a <> {i + 5}" for i in range(n)),
@@ -25,6 +26,15 @@ DEEP = {
         + f" SELECT a FROM c{n - 1}"
     ),
     "texts": lambda n: "SELECT a FROM t WHERE '' <> " + " || ".join("'x'" for _ in range(n)),
+    "case": lambda n: "SELECT " + "CASE WHEN a > 100 THEN 0 ELSE " * n + "a" + " END" * n + " FROM t",
+    "case of groups": lambda n: f"{DEEP['case'](n)} GROUP BY a",
+    "operators": lambda n: "SELECT a" + " + 0" * n + " FROM t",
+    "operators in brackets": lambda n: "SELECT " + "0 + (" * n + "a" + ")" * n + " FROM t",
+    "divisions": lambda n: "SELECT a" + " / 1" * n + " FROM t",
+    "functions": lambda n: "SELECT " + "abs(" * n + "a" + ")" * n + " FROM t",
+    "functions of texts": lambda n: "SELECT length(" + "lower(" * n + "repeat('x', a)" + ")" * n + ") FROM t",
+    "coalesce": lambda n: "SELECT " + "coalesce(NULL, " * n + "a" + ")" * n + " FROM t",
+    "casts": lambda n: "SELECT a" + "::text::int" * (n // 2) + " FROM t",
 }
 """Queries that give all rows of t, by what is inside of what."""
 
@@ -89,11 +99,34 @@ def test_what_is_too_deep_is_refused(db: ev.Session, form: str) -> None:
     assert db.sql("SELECT count(*) FROM t").rows() == [(2,)]
 
 
-@pytest.mark.parametrize("text", ["SELECT " + "abs(" * 400 + "a" + ")" * 400, "SELECT " + " + ".join(["a"] * 400)])
+@pytest.mark.parametrize("text", ["SELECT " + "abs(" * 4000 + "a" + ")" * 4000, "SELECT " + " + ".join(["a"] * 5000)])
 def test_expressions_have_a_limit_with_a_place(db: ev.Session, text: str) -> None:
-    with pytest.raises(ev.EverviewError, match=r"line 1, column .* nested more than") as caught:
+    with pytest.raises(ev.EverviewError, match=r"line 1, column .* nested (more than|too deeply)") as caught:
         db.sql(f"{text} FROM t")
     assert caught.value.code == "E_DEPTH"
+    place = 8 if "+" in text else len("SELECT " + "abs(" * 4000)
+    assert f"line 1, column {place}:" in str(caught.value)
+
+
+def test_expressions_in_python_have_a_lower_limit(db: ev.Session) -> None:
+    """Nothing makes room on the stack for them."""
+    deep: ev.Expression = ev.col.a
+    for _ in range(300):
+        deep = deep + 1
+    with pytest.raises(ev.EverviewError, match="nested") as caught:
+        db["t"].select(x=deep)
+    assert caught.value.code == "E_DEPTH"
+
+
+@pytest.mark.parametrize("form", ["case", "functions of texts"])
+def test_deep_views_are_there_after_reopening(tmp_path: Path, form: str) -> None:
+    with ev.connect(tmp_path / "db") as db:
+        db.sql("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)")
+        db.sql(f"CREATE VIEW v AS {DEEP[form](1000)}")
+    with ev.connect(tmp_path / "db") as db:
+        db.sql("INSERT INTO t VALUES (3)")
+        assert sorted(db["v"].rows()) == [(1,), (2,), (3,)]
+        assert len(str(db["v"].explain())) > 1000
 
 
 def test_a_small_stack_has_room_for_fewer(tmp_path: Path) -> None:

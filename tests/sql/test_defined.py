@@ -60,7 +60,7 @@ def test_functions_outlive_their_session(tmp_path: Path) -> None:
         assert db.sql("SELECT named(4, 'x') AS n, half(6) AS h").rows() == [("x8", 4)]
         db.sql("INSERT INTO v VALUES (1, 2)")
         assert db["w"].rows() == [(3,)]
-        with pytest.raises(ev.PlanError, match="gone is not supported"):
+        with pytest.raises(ev.PlanError, match="there is no function gone"):
             db.sql("SELECT gone()")
         with pytest.raises(ev.PlanError, match="plus is used by w"):
             db.sql("DROP FUNCTION plus")
@@ -68,7 +68,7 @@ def test_functions_outlive_their_session(tmp_path: Path) -> None:
         assert db.views == ()
     with ev.connect(tmp_path / "db") as db:
         assert db.views == ()
-        with pytest.raises(ev.PlanError, match="plus is not supported"):
+        with pytest.raises(ev.PlanError, match="there is no function plus"):
             db.sql("SELECT plus(1, 2)")
 
 
@@ -86,7 +86,7 @@ def test_what_uses_a_function_keeps_it() -> None:
     with pytest.raises(ev.PlanError, match="doubled is used by deep, named"):
         db.sql("DROP FUNCTION doubled(int)")
     db.sql("DROP FUNCTION doubled CASCADE; DROP FUNCTION IF EXISTS named")
-    with pytest.raises(ev.PlanError, match="named is not supported"):
+    with pytest.raises(ev.PlanError, match="there is no function named"):
         db.sql("SELECT named(1, 'x')")
 
 
@@ -95,7 +95,7 @@ def test_what_uses_a_function_keeps_it() -> None:
     [
         ("CREATE FUNCTION f(x int) RETURNS int LANGUAGE SQL AS $$ SELECT x + z $$", "E_COLUMN", 68, "no column z"),
         ("CREATE FUNCTION f(x int) RETURNS int RETURN upper(x)", "E_TYPE", 45, "upper(int?) does not exist"),
-        ("CREATE FUNCTION f(x imt) RETURNS int RETURN 1", "E_SYNTAX", 19, "did you mean 'int'?"),
+        ("CREATE FUNCTION f(x imt) RETURNS int RETURN 1", "E_SYNTAX", 21, "did you mean 'int'?"),
         ("CREATE FUNCTION f(x int) RETURNS SETOF int LANGUAGE SQL AS 'SELECT 1'", "E_UNSUPPORTED", 34, "one value"),
         ("CREATE FUNCTION f(x int) RETURNS int LANGUAGE plpgsql AS ''", "E_UNSUPPORTED", 47, "db.function"),
         ("CREATE FUNCTION f(x int) RETURNS int LANGUAGE SQL", "E_SYNTAX", 47, "has no body"),

@@ -122,17 +122,17 @@ def test_a_step_that_fails_leaves_what_is_due_due() -> None:
 
 def test_few_rows_do_not_go_through_arrays(monkeypatch: Any) -> None:
     """Unless something needs them, in which case the answer is kept."""
-    from everview.expr import few
+    from everview.expr import row_interpreter
 
     calls: list[int] = []
-    evaluate = few.evaluate  # type: ignore[attr-defined]
-    monkeypatch.setattr(few, "evaluate", lambda *given: calls.append(given[2].shape[1]) or evaluate(*given))  # type: ignore[func-returns-value]
+    evaluate = row_interpreter.evaluate  # type: ignore[attr-defined]
+    monkeypatch.setattr(row_interpreter, "evaluate", lambda *given: calls.append(given[2].shape[1]) or evaluate(*given))  # type: ignore[func-returns-value]
     db = ev.connect()
     db.sql("CREATE TABLE t (name VARCHAR)")
     db.sql("CREATE VIEW v AS SELECT upper(name) AS u FROM t WHERE name LIKE 'a%' AND name ~ 'b'")
     db["t"].insert([("ab",)])
     db["t"].insert([("äb",)])
     assert calls == []
-    db["t"].insert([(f"ab{i}",) for i in range(few.ONE_BY_ONE_ROWS + 1)])
-    assert set(calls) == {few.ONE_BY_ONE_ROWS + 1}
-    assert len(db["v"].rows()) == few.ONE_BY_ONE_ROWS + 2
+    db["t"].insert([(f"ab{i}",) for i in range(row_interpreter.ONE_BY_ONE_ROWS + 1)])
+    assert set(calls) == {row_interpreter.ONE_BY_ONE_ROWS + 1}
+    assert len(db["v"].rows()) == row_interpreter.ONE_BY_ONE_ROWS + 2

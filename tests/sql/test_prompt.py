@@ -59,7 +59,7 @@ def test_subscribe_to_a_query_and_leave_nothing(db: ev.Session) -> None:
         ("SUBSCRIBE TO (SELECT\n  nope FROM t)", "E_COLUMN", (2, 3)),
         ("SUBSCRIBE TO total LIMIT 3", "E_SYNTAX", (1, 20)),
         ("CREATE SOURCE s FROM 'x.txt'", "E_FORMAT", (1, 22)),
-        ("CREATE SOURCE s FROM 'x.csv' WITH (delimitr = ';')", "E_OPTION", (1, 50)),
+        ("CREATE SOURCE s FROM 'x.csv' WITH (delimitr = ';')", "E_OPTION", (1, 36)),
         ("CREATE SINK FROM totl INTO 'x.csv'", "E_TABLE", (1, 18)),
         ("RUN UNTIL DONE", "E_SYNTAX", (1, 11)),
     ],

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import everview as ev
-from everview.expr.texts import ARRAYS, text_word
+from everview.expr.string_functions import ARRAYS, text_word
 from everview.plan import prefixes
 from everview.session.local_shards import local_shards
 
@@ -63,8 +63,8 @@ def test_words_sort_like_texts() -> None:
     r = random.Random(5)
     texts = ["", "a", "a\0", "é" * 16, "é" * 15 + "a"]
     texts += ["".join(r.choices("ab\0é😀", k=r.randrange(40))) for _ in range(300)]
-    words = [tuple(text_word(t, i) for i in range(prefixes.WORDS)) for t in texts]
-    arrays = [ARRAYS["text_word"](pa.array(texts), i).to_pylist() for i in range(prefixes.WORDS)]
+    words = [tuple(text_word(t, i) for i in range(prefixes.PREFIX_WORDS)) for t in texts]
+    arrays = [ARRAYS["text_word"](pa.array(texts), i).to_pylist() for i in range(prefixes.PREFIX_WORDS)]
     assert words == [*zip(*arrays, strict=True)]
     for a, one in zip(texts, words, strict=True):
         for b, other in zip(texts, words, strict=True):

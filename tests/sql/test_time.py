@@ -298,7 +298,7 @@ def test_the_computers_clock() -> None:
         ),
         (
             "CREATE VIEW v AS SELECT 1 FROM (SELECT max(ts) AS m FROM log) q WHERE m > now()",
-            "no column of a base table",
+            "not a column of a base table",
         ),
         ("CREATE VIEW v AS SELECT 1 FROM log WHERE x > now()", "compared with a date or timestamp"),
         ("SELECT * FROM log [size 3 tuple]", "begins when a view asks for it"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 import everview as ev
@@ -31,3 +33,23 @@ def test_functions_of_moments(postgres: Postgres, zone: str) -> None:
             db.sql(statement)
             postgres.run(statement)
         assert db.sql(asked).rows() == postgres.rows(asked)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Oslo"])
+def test_to_timestamp_is_an_instant(postgres: Postgres, zone: str) -> None:
+    """It was a timestamp in UTC, so that AT TIME ZONE converted in the wrong direction."""
+    db = ev.connect()
+    setup = f"SET TIME ZONE '{zone}'; CREATE TABLE e (n double precision, s text)"
+    query = """
+        SELECT (to_timestamp(n) AT TIME ZONE 'America/New_York')::text, to_timestamp(n)::text,
+               to_timestamp(n)::date::text, to_timestamp(s, 'YYYY-MM-DD HH24:MI')::text,
+               (to_timestamp(s, 'YYYY-MM-DD HH24:MI') AT TIME ZONE 'UTC')::text
+        FROM e
+    """
+    columns = "(a, b, c, d, e)"
+    for run in (db.sql, postgres.run):
+        run(setup)
+    db.sql(f"CREATE VIEW v {columns} AS {query}")
+    for run in (db.sql, postgres.run):
+        run("INSERT INTO e VALUES (0, '2024-07-01 12:00'), (1719831599.5, '2024-01-31 23:59'), (NULL, NULL)")
+    assert Counter(db["v"].rows()) == Counter(postgres.rows(query))

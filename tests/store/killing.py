@@ -28,7 +28,7 @@ from typing import Any
 import everview as ev
 from everview import col
 from everview.recovery import directory as durable
-from everview.runtime import spilling
+from everview.runtime import spill
 from tests.inside import inside
 from tests.store import everything
 
@@ -175,7 +175,7 @@ def main() -> None:
             warnings.simplefilter("error", RuntimeWarning)
             if asked[0] == "everything":
                 _, where, seed, number, way, log_bytes, said = asked
-                durable.LOG_BYTES, spilling.SMALLEST = log_bytes, 1
+                durable.LOG_BYTES, spill.SMALLEST = log_bytes, 1
                 everything.live(where, seed, number, way, Path(said))
             where, out, log_bytes, sync, said = asked
             write(where, out, log_bytes, sync, Path(said))

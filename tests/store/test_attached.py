@@ -14,7 +14,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.recovery import directory as durable
-from everview.recovery.following import Follower
+from everview.recovery.follower import Follower
 from tests.inside import inside
 
 

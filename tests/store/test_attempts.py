@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.recovery.loading import Loaded
+from everview.recovery.rebuild import Loaded
 from everview.store import attempts, witness
 from everview.store.files import LocalFiles
 from tests.inside import inside

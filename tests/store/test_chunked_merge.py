@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from everview.dataflow.merging import TraceShape
+from everview.dataflow.batch_merge import TraceShape
 from everview.spark.driver import merging
 from everview.spark.driver.merging import Request
 from everview.store import Image, Store

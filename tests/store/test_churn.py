@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import everview as ev
 from everview import col
 from everview.cli import app
-from everview.dataflow import saved
+from everview.dataflow import saved_state
 from everview.language.relation import relation_of
 from everview.recovery.directory import Directory
 from tests.inside import inside
@@ -235,11 +235,11 @@ def test_state_that_is_not_found_is_computed_and_the_rest_is_kept(tmp_path: Path
         db.view("lost", t.group_by("y").agg(n=ev.count()))
         t.insert([(1, 2)])
         t.insert([(1, 3)])
-        held = saved.held(inside(db).runtime.dataflow)
+        held = saved_state.held(inside(db).runtime.dataflow)
         lost = set(held) - {k for k in held if "by [0]" in k or k.startswith("table")}
         assert len(lost) == 2
-        before = saved.fingerprint
-        monkeypatch.setattr(saved, "fingerprint", lambda o: before(o) + "?" * (before(o) in lost))
+        before = saved_state.fingerprint
+        monkeypatch.setattr(saved_state, "fingerprint", lambda o: before(o) + "?" * (before(o) in lost))
         db.checkpoint()
         die(db)
     monkeypatch.undo()
@@ -258,8 +258,8 @@ def test_state_that_is_not_found_is_computed_and_the_rest_is_kept(tmp_path: Path
 def test_a_table_without_its_rows_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
     with ev.connect(tmp_path) as db:
         db.table("t", {"x": int}).insert([(1,)])
-        before = saved.fingerprints
-        monkeypatch.setattr(saved, "fingerprints", lambda graph: tuple("?" for _ in before(graph)))
+        before = saved_state.fingerprints
+        monkeypatch.setattr(saved_state, "fingerprints", lambda graph: tuple("?" for _ in before(graph)))
         db.checkpoint()
     monkeypatch.undo()
     with pytest.warns(UserWarning), pytest.raises(ev.StoreError, match=r"E_DAMAGED.*'t'"):
@@ -273,10 +273,10 @@ def test_check_finds_views_that_are_wrong(tmp_path: Path, monkeypatch: Any) -> N
     assert told.exit_code == 0 and "every view equals what recomputing it gives" in told.output, told.output
     with ev.connect(tmp_path) as db:
         views = db["b"], db["c"]
-        a, b = (saved.fingerprint(relation_of(v).arrangement.operator) for v in views)
-        before = saved.fingerprints
+        a, b = (saved_state.fingerprint(relation_of(v).arrangement.operator) for v in views)
+        before = saved_state.fingerprints
         monkeypatch.setattr(
-            saved, "fingerprints", lambda graph: tuple({a: b, b: a}.get(text, text) for text in before(graph))
+            saved_state, "fingerprints", lambda graph: tuple({a: b, b: a}.get(text, text) for text in before(graph))
         )
         db.checkpoint()
     monkeypatch.undo()

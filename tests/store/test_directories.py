@@ -17,7 +17,7 @@ from everview.io.inbox import Inbox
 from everview.recovery.opening import open_directory
 from everview.store.disk import Disk
 from everview.store.files import LocalFiles
-from everview.store.names import folder_of
+from everview.store.folder_names import folder_of
 from tests.store.durably import die
 
 

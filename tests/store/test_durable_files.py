@@ -100,7 +100,7 @@ def test_another_versions_operators_are_computed_again_with_a_warning(tmp_path: 
         db.sql("CREATE VIEW n AS SELECT count(*) AS n FROM root")
         root.insert([(1,)])
         edge.insert([(1, 2), (2, 3)])
-        monkeypatch.setattr(durable.saved, "fingerprints", lambda graph: FINGERPRINTS(graph)[:-1])  # type: ignore[attr-defined]
+        monkeypatch.setattr(durable.saved_state, "fingerprints", lambda graph: FINGERPRINTS(graph)[:-1])  # type: ignore[attr-defined]
         db.checkpoint()
         edge.insert([(3, 4)])
         die(db)
@@ -119,4 +119,4 @@ def test_another_versions_operators_are_computed_again_with_a_warning(tmp_path: 
     db.close()
 
 
-FINGERPRINTS = durable.saved.fingerprints  # type: ignore[attr-defined]
+FINGERPRINTS = durable.saved_state.fingerprints  # type: ignore[attr-defined]

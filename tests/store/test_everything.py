@@ -22,7 +22,7 @@ import everview as ev
 from everview.kernels.build.native import DEBUG
 from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM
 from everview.kernels.memory import cell
-from everview.runtime import spilling
+from everview.runtime import spill
 from tests.spark import inprocess
 from tests.store.damages import copied, damage
 from tests.store.durably import die
@@ -86,7 +86,7 @@ class Life:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_few_acts(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spilling, "SMALLEST", 1)
+    monkeypatch.setattr(spill, "SMALLEST", 1)
     Life(tmp_path / "state", 1, way).run(5, 0)
 
 
@@ -95,7 +95,7 @@ def test_a_few_acts(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 2))
 def test_many_acts(tmp_path: Path, way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spilling, "SMALLEST", 1)
+    monkeypatch.setattr(spill, "SMALLEST", 1)
     Life(tmp_path / "state", seed, way).run(200, 0.04)
 
 

@@ -17,7 +17,7 @@ from everview.expr.language import udf
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
-from everview.plan.frozen import Functions, freeze, thaw
+from everview.plan.serialisation import Functions, freeze, thaw
 from everview.plan.trust import EVERYBODY
 from everview.store import records
 from everview.types import INT
@@ -62,7 +62,7 @@ import everview as ev
 from everview import col
 from everview.language.relation import relation_of
 from everview.plan.digest import digest
-from everview.plan.frozen import Functions, thaw
+from everview.plan.serialisation import Functions, thaw
 node = thaw(open({str(tmp_path / "plan")!r}, "rb").read(), Functions())
 same = relation_of(ev.connect().table("t", {{"x": str}}).filter(col.x == "pear")).node
 assert node == same and hash(node) == hash(same)

@@ -14,12 +14,12 @@ import pytest
 
 import everview as ev
 from everview import col, count, lit
-from everview.dataflow import saved
+from everview.dataflow import saved_state
 from everview.kernels import make
 from everview.kernels.build.native import DEBUG
 from everview.kernels.trace.trace import TRACE_COUNT
 from everview.language.relation import relation_of
-from everview.runtime import spilling
+from everview.runtime import spill
 from tests.inside import inside
 
 pytestmark = pytest.mark.skipif(DEBUG, reason="the bounds-checked build reads no memory but its own")
@@ -57,18 +57,20 @@ def test_state_ten_times_as_large(tmp_path: Path) -> None:
         for table in (t, u):
             table.insert(rows)
             table.delete(gone)
-    held = inside(small).runtime.spilling
+    held = inside(small).runtime.spill
     assert held is not None and held.spilled > 10 * memory
     assert 8 * held.own_words(inside(small).runtime.dataflow) < memory
     for view, other in zip([t, *views], [u, *others], strict=True):
         assert sorted(view.rows()) == sorted(other.rows())
     assert views[0].lookup(7) and sorted(views[0].lookup(7)) == sorted(others[0].lookup(7))
-    batches = [_batches(o) for o in saved.live(inside(small).runtime.dataflow) if saved.state_of(o) is not None]
+    batches = [
+        _batches(o) for o in saved_state.live(inside(small).runtime.dataflow) if saved_state.state_of(o) is not None
+    ]
     assert max(batches) < 30, "batches in files are merged, too"
     small.checkpoint()
     small.close()
     with ev.connect(tmp_path / "small", memory=memory) as again:
-        assert inside(again).runtime.spilling.spilled > 5 * memory, "files are read where they lie"
+        assert inside(again).runtime.spill.spilled > 5 * memory, "files are read where they lie"
         again["t"].insert(sized(1000, 100))
         t.insert(sized(1000, 100))
         for view in (t, *views):
@@ -98,7 +100,7 @@ def test_a_step_that_cannot_fit_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_everything_in_files_after_every_step(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Loops, joins, reductions with several diffs and history read from files, against a session that has none."""
-    monkeypatch.setattr(spilling, "SMALLEST", 1)
+    monkeypatch.setattr(spill, "SMALLEST", 1)
     draw = random.Random(seed)
     plain, small = ev.connect(history=5), ev.connect(history=5, memory="50MB")
     tables = []
@@ -114,7 +116,7 @@ def test_everything_in_files_after_every_step(monkeypatch: pytest.MonkeyPatch, s
         db.view("degree", edge.group_by("src").agg(n=count(), total=col.dst.sum(), mean=col.dst.avg()))
         db.view("seen", edge.select(x=col.dst).distinct())
         tables.append((edge, root))
-    files = inside(small).runtime.spilling
+    files = inside(small).runtime.spill
     assert files is not None
     there: list[tuple[int, int]] = []
     for round in range(25):
@@ -129,8 +131,8 @@ def test_everything_in_files_after_every_step(monkeypatch: pytest.MonkeyPatch, s
                     root.insert([(round,)])
         files.make_room(inside(small).runtime.dataflow, -1)
         if round % 8 == 7:
-            for operator in saved.live(inside(small).runtime.dataflow):
-                if (trace := saved.state_of(operator)) is not None and trace.address:
+            for operator in saved_state.live(inside(small).runtime.dataflow):
+                if (trace := saved_state.state_of(operator)) is not None and trace.address:
                     files.compact(trace, small.time)
         for name in ("edge", "dist", "degree", "seen"):
             since = max(0, small.time - 3)

@@ -18,8 +18,8 @@ import everview as ev
 from everview import col
 from everview.dataflow.dataflow import Dataflow
 from everview.recovery import directory as durable
-from everview.recovery.loading import Loaded
 from everview.recovery.opening import open_directory, open_to_write
+from everview.recovery.rebuild import Loaded
 from everview.store import Store, owner, repair, wal_objects
 from everview.store.files import RemoteFiles
 from everview.store.objects import ObjectFiles

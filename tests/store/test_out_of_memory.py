@@ -14,7 +14,7 @@ import pytest
 
 import everview as ev
 from everview import col, count
-from everview.dataflow import saved
+from everview.dataflow import saved_state
 from everview.errors import out_of_memory
 from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM, CELL_TRACKED_WORDS
 from everview.kernels.memory import cell
@@ -170,7 +170,7 @@ def test_a_checkpoint_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise error
 
     with monkeypatch.context() as patched, pytest.raises(ev.MemoryLimitError, match="E_MEMORY"):
-        patched.setattr(saved, "images", images)
+        patched.setattr(saved_state, "images", images)
         db.checkpoint()
     assert state(db) == expected
     db["t"].insert([("after it", 1)])
@@ -192,7 +192,7 @@ def test_a_step_is_acknowledged_though_there_is_no_memory_for_the_checkpoint_tha
         raise out_of_memory()
 
     with monkeypatch.context() as patched, pytest.warns(UserWarning, match="no new version could be written"):
-        patched.setattr(saved, "images", images)
+        patched.setattr(saved_state, "images", images)
         for i in range(200):
             t.insert([(i,)])
     assert len(t.rows()) == 200

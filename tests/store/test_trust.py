@@ -30,12 +30,12 @@ from everview.cli import app
 from everview.expr import nodes as expr
 from everview.expr.language import udf
 from everview.language.relation import relation_of
+from everview.plan import node_records, trust
 from everview.plan import nodes as plan
-from everview.plan import trust, written
 from everview.plan.frontier import Frontier
-from everview.plan.frozen import Functions, freeze, thaw
-from everview.plan.frugal import Sent
-from everview.plan.hot import HotJoin
+from everview.plan.hot_keys import HotJoin
+from everview.plan.pre_aggregation import Sent
+from everview.plan.serialisation import Functions, freeze, thaw
 from everview.store import records
 from everview.types import INT
 from tests.spark.inprocess import session
@@ -272,8 +272,8 @@ def test_every_node_and_expression_can_be_written() -> None:
     made_by_the_planner = {Frontier, HotJoin, Sent}  # when a view is built: never in a catalog, and refused there
     nodes = {c for c in below(plan.Node) if c.__module__.startswith("everview.plan.")} - {plan.Node}
     nodes -= made_by_the_planner
-    assert nodes == set(written.NODES.values())
-    assert below(expr.Expr) - {expr.Expr} <= set(written.PARTS.values())
+    assert nodes == set(node_records.NODES.values())
+    assert below(expr.Expr) - {expr.Expr} <= set(node_records.PARTS.values())
 
 
 def plan_of(db: ev.Session) -> Any:

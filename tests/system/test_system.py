@@ -5,12 +5,14 @@ neither make time pass nor cause events themselves.
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
 
 import everview as ev
 from everview import col
+from everview.server.beside import serve_beside
 from everview.session.local_shards import local_shards
 from everview.system.relations import Relation
 
@@ -170,3 +172,68 @@ def test_constraints_are_told_by_their_names() -> None:
         memory = db.memory()
         assert {h["name"] for h in memory["holders"]} == {"o", "p", "v"}
         assert not [a for a in memory["arrangements"] if any(n.startswith("everview.") for n in a["for"])]
+
+
+def _work(db: ev.Session) -> dict[int, int]:
+    return {row[0]: row[2] + row[3] + row[4] for row in db.system.rows("work")}
+
+
+def test_the_time_of_operators_is_measured_while_asked_for(db: ev.Session) -> None:
+    assert db.system.rows("work") == []
+    db.system.time_operators()
+    started = time.perf_counter_ns()
+    for i in range(50):
+        db["t"].insert([(i % 7, i)])
+    passed = time.perf_counter_ns() - started
+    first = _work(db)
+    assert set(first) == {row[0] for row in db.system.rows("operators")}
+    assert 0 < sum(first.values()) < 2 * passed
+    written = {row[0] for row in db.system.rows("operators") if row[2] == "arrange t"}
+    unchanged = {row[0] for row in db.system.rows("operators") if row[2] == "arrange u"}
+    assert all(first[o] > 0 for o in written)
+    db.view("later", db["u"].group_by("k").agg(s=col.w.sum()))  # a new program
+    db["u"].insert([(1, 1)])
+    second = _work(db)
+    assert len(second) > len(first)
+    assert all(second[o] >= first[o] for o in first)
+    assert all(second[o] > first[o] for o in unchanged)
+    db.system.time_operators(False)
+    assert db.system.rows("work") == []
+    db["t"].insert([(1, 1)])
+
+
+def test_the_time_of_python_functions_is_measured() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+
+        def slow(row: Any) -> Any:
+            time.sleep(0.01)
+            return row
+
+        db.view("v", t.map(slow, {"x": int}))
+        db.system.time_operators()
+        t.insert([(1,), (2,)])
+        assert sum(row[4] for row in db.system.rows("work")) > 15_000_000
+
+
+def test_operators_of_shards_and_failed_steps_are_timed() -> None:
+    with local_shards(shards=2) as db:
+        t = db.table("t", {"k": int, "v": int})
+        db.view("sums", t.group_by("k").agg(s=col.v.sum()))
+        db.system.time_operators()
+        t.insert([(i, i) for i in range(1000)])
+        with pytest.raises(ev.EverviewError):
+            t.delete([(5000, 1)])
+        assert sum(_work(db).values()) > 0
+
+
+def test_statements_of_a_server_are_recorded_without_passwords() -> None:
+    with ev.connect() as served:
+        served.system.log()
+        server = serve_beside(served)
+        with ev.connect(server.address, token=server.token) as client:
+            client.sql("CREATE TABLE t (x int); INSERT INTO t VALUES (1)")
+            client.sql("CREATE USER ann PASSWORD 'very secret'")
+            texts = [row[0] for row in client.sql("SELECT text FROM ev.statements ORDER BY id").rows()]
+        server.stop()
+    assert texts[:3] == ["CREATE TABLE t (x int)", "INSERT INTO t VALUES (1)", "CREATE USER ann PASSWORD '***'"]

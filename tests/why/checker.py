@@ -16,11 +16,11 @@ from everview.codes.values import with_one_nan
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.windows import Window
-from everview.why.ask import Question
 from everview.why.contents import Given
 from everview.why.derivation import Derivation
+from everview.why.explanation import Question
+from everview.why.rendering import Renderer
 from everview.why.steps import Goal, Search, Step
-from everview.why.told import Telling
 from tests.inside import inside
 from tests.oracle.reference import Bag, Evaluation, Row, groups, value_of
 from tests.why.evaluation import Whole, windowed
@@ -51,7 +51,7 @@ def check_why(
     Checker(question.search, evaluation or Whole(relation_of(view).node, tables)).check(root)
     derivation = view.why(row)
     if kept:
-        assert str(derivation) == str(Telling(question.search, question.names()).tell(root))
+        assert str(derivation) == str(Renderer(question.search, question.names()).tell(root))
     check_derivation(derivation, view, row, tables)
     return derivation
 

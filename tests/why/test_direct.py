@@ -10,7 +10,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.graph import Graph
-from everview.why import direct, steps
+from everview.why import loop_shortcuts, steps
 from tests.why.checker import check_why, contents_of
 
 EDGES = [(0, 1, 5), (0, 1, 2), (1, 2, 1), (2, 3, 1), (3, 1, 1), (0, 4, 9), (4, 4, 1), (3, 5, 4), (4, 5, 3)]
@@ -51,11 +51,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     seen: list[bool] = []
 
     def counted(*given: Any) -> Any:
-        found = direct.turn(*given)
+        found = loop_shortcuts.turn(*given)
         seen.append(found is not None)
         return found
 
-    monkeypatch.setattr(steps, "direct", SimpleNamespace(turn=counted))
+    monkeypatch.setattr(steps, "loop_shortcuts", SimpleNamespace(turn=counted))
     return seen
 
 

@@ -13,8 +13,8 @@ from everview import col, lit
 from everview.graph import Graph
 from everview.language.relation import relation_of
 from everview.plan.nodes import Loop
-from everview.why.ask import Question
-from everview.why.kept import Forest, Rounds
+from everview.why.explanation import Question
+from everview.why.loop_state import Forest, Rounds
 from everview.why.loops import Forward
 from tests.oracle.reference import Evaluation
 from tests.why.checker import check_why, contents_of, own_ancestors

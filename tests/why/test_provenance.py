@@ -14,7 +14,7 @@ import everview as ev
 from everview import Provenance, col
 from everview.session.local_shards import local_shards
 from everview.why.expression import BaseRow, Expression
-from everview.why.same_meaning import meeting
+from everview.why.provenance_check import meeting
 from tests.spark import inprocess
 
 Edge = tuple[int, int]

@@ -64,7 +64,7 @@ def test_rows_of_loops_are_explained(depth: int) -> None:
 
 def test_rows_of_plans_are_explained_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were many rows everywhere: whatever can be is computed on blocks."""
-    monkeypatch.setattr(contents_module, "MANY", -1.0)
+    monkeypatch.setattr(contents_module, "COLUMNAR_COST", -1.0)
 
     @given(plans.flat_plans, plans.steps)
     @effort(25)

@@ -14,8 +14,8 @@ from everview import Provenance, col
 from everview.language.relation import relation_of
 from everview.plan.without_provenance import without_provenance
 from everview.session.local_shards import local_shards
-from everview.why.ask import asked
 from everview.why.contents import OUTSIDE
+from everview.why.explanation import asked
 from everview.why.steps import Goal
 from tests.inside import inside
 from tests.why.checker import Checker, contents_of

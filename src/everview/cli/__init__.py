@@ -1,21 +1,21 @@
-"""The `everview` command. Each command is a thin face; imports happen inside them, so `everview --help` loads nothing.
+"""The `everview` command. Each command is a thin wrapper that imports on demand, so `everview --help` loads nothing.
 
-app           the command itself: versions, and what becomes of errors
+app           the command itself: version and error handling
 pipelines     run, check
 shell         sql
-serving       serve
+serve         serve
 directories   ls, explain, subscribe, repair
 about         demo, doctor, bench
 
-Besides:
+Further modules:
 
-    diagnosis, places    what `doctor` looks at; whether a directory is a session's
-    planned, rows        what a pipeline's file would do; rows as text
+    diagnosis, places    the checks of `doctor`; recognising state directories
+    dry_run, rows        dry runs of pipeline files; rows as text
 """
 
 from __future__ import annotations
 
-from everview.cli import about, directories, pipelines, serving, shell
+from everview.cli import about, directories, pipelines, serve, shell
 from everview.cli.app import app, main
 
-__all__ = ["about", "app", "directories", "main", "pipelines", "serving", "shell"]
+__all__ = ["about", "app", "directories", "main", "pipelines", "serve", "shell"]

@@ -1,4 +1,4 @@
-"""What Everview shows and says of itself: `everview demo`, `doctor`, `bench`."""
+"""Commands about Everview itself: `everview demo`, `doctor`, `bench`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from everview.cli import diagnosis
 from everview.cli.app import app
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-"""where they are in a source checkout; nowhere in an installed package"""
+"""their place in a source checkout; none in an installed package"""
 
 
 class Story(StrEnum):
-    """What can be told."""
+    """The available demos."""
 
     money = "money"
     mentions = "mentions"

@@ -1,8 +1,7 @@
-"""The command itself: `--version`, and what becomes of errors.
+"""The top-level command: `--version`, and error handling.
 
-A user's mistake is one message on standard error and exit code 1 (2 for a wrong use of the command line, 130 for
-Ctrl-C); never a traceback of ours. A traceback means a fault in Everview, or in the user's own Python, and then it is
-whole.
+A user's mistake is one message on standard error and exit code 1 (2 for wrong usage, 130 for Ctrl-C), never a traceback
+of ours. A traceback means a bug in Everview, or in the user's own Python, and is then complete.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ ORDER = (
     *("demo", "sql", "run", "check", "serve", "ls", "explain", "why", "what-if"),
     *("subscribe", "top", "repair", "doctor", "bench"),
 )
-"""How `--help` lists the commands: what one begins with comes first."""
+"""The order of commands in `--help`: starting points first."""
 
 
 _show_warning = warnings.showwarning
 
 
 def _shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Notices are for people: without the place in the program that gave them."""
+    """Print notices without the source location that issued them."""
     if issubclass(category, Notice):
         typer.echo(f"notice: {message}", err=True)
     else:
@@ -39,7 +38,7 @@ def _shown(message: Warning | str, category: type[Warning], *where: Any, **more:
 
 
 class Commands(TyperGroup):
-    """The commands; an error of Everview's is a message."""
+    """The command group; errors of Everview become messages."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The commands in the order of `ORDER`."""
@@ -56,7 +55,7 @@ class Commands(TyperGroup):
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-        except BrokenPipeError:  # whoever read the output has gone: `everview ls dir | head -1`
+        except BrokenPipeError:  # the reader has closed the pipe: `everview ls dir | head -1`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
         finally:

@@ -1,7 +1,7 @@
-"""What `everview doctor` looks at: the package and its dependencies, compiled kernels, Java and Spark; and a query.
+"""The checks of `everview doctor`: the package and its dependencies, compiled kernels, Java and Spark; and a query.
 
-Each line is a fact with full paths, so that it can be pasted into a question. What is wrong is said with what to do,
-and makes the command fail; what is merely not installed is not wrong.
+Each line is a fact with full paths, so that it can be pasted into a bug report. A problem is printed with its remedy
+and makes the command fail; what is merely not installed is not a problem.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ USED_FOR = {
     "pandas": "everview[spark]: PySpark asks for it; else for to_pandas(), and frames that you give",
     "polars": "only for to_polars(), and frames that you give",
 }
-"""Packages that Everview uses, and what for."""
+"""Packages that Everview uses, and their purpose."""
 
 
 class Fact(NamedTuple):
-    """Something that was found, and whether it is as it should be."""
+    """A finding, and whether it is as it should be."""
 
     name: str
     text: str
@@ -49,7 +49,7 @@ class Fact(NamedTuple):
 
 
 def examine(show: Callable[[str], Any]) -> bool:
-    """Show all facts; whether something is wrong."""
+    """Print all facts; return whether something is wrong."""
     failed = False
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize  # pasted lines stay whole
     for fact in facts():
@@ -61,7 +61,7 @@ def examine(show: Callable[[str], Any]) -> bool:
 
 
 def facts() -> Iterator[Fact]:
-    """What there is, in the order in which one would look for it."""
+    """The facts, in the order in which one would look for them."""
     place = os.path.dirname(os.path.abspath(everview.__file__))
     yield Fact("everview", f"{everview.__version__} in {place}")
     yield Fact("python", f"{sys.version.split()[0]} ({sys.executable})")
@@ -133,7 +133,7 @@ def _version(package: str) -> str:
 
 
 def _guarded(name: str, find: Callable[[], str]) -> Fact:
-    """A fact that may not be had."""
+    """A fact that may be unavailable."""
     try:
         return Fact(name, find())
     except subprocess.CalledProcessError as error:

@@ -1,6 +1,6 @@
-"""Directories of durable sessions, from outside: `everview ls`, `explain`, `what-if`, `subscribe`, `repair`, `check`.
+"""Commands on state directories: `everview ls`, `explain`, `what-if`, `subscribe`, `repair`, `check`.
 
-All but `repair` only read, also while a pipeline writes.
+All but `repair` only read, even while a pipeline writes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def ls(state: State, trust: Trust = False) -> None:
     from everview.codes.scalars import counted
     from everview.session.core import core_of
     from everview.session.memory import size
-    from everview.session.reads import shown
+    from everview.session.reads import rendering
 
     with _opened(state, trust) as db:
         typer.echo(f"{state}: time {db.time}, {size(db.stats()['bytes'])} of indexes")
@@ -50,14 +50,14 @@ def ls(state: State, trust: Trust = False) -> None:
             for name in names:
                 columns = ", ".join(f"{n} {t!r}" for n, t in db[name].schema().items())
                 try:
-                    rows = shown.counted(db[name].count())
+                    rows = rendering.counted(db[name].count())
                 except EverviewError as error:
                     rows = error.code
                 said = core_of(db).catalog.comments.get((name, ""), "")
                 found.append((kind, name, rows, f"({columns}){f'  -- {said}' if said else ''}"))
-        longest, most = (max((shown.width(line[i]) for line in found), default=0) for i in (1, 2))
+        longest, most = (max((rendering.width(line[i]) for line in found), default=0) for i in (1, 2))
         for kind, name, rows, columns in found:
-            blanks = " " * (longest - shown.width(name))
+            blanks = " " * (longest - rendering.width(name))
             typer.echo(f"{kind:5}  {name}{blanks}  {rows:>{most}}  {columns}")
         marks = core_of(db).runtime.offsets
         for source in sorted({mark.split("/")[1] for mark in marks if mark.startswith("source/")}):
@@ -103,7 +103,7 @@ def top(
 
 
 TOP_SECONDS = 1.0
-"""How often `everview top` looks again."""
+"""Refresh interval of `everview top`."""
 
 
 @app.command()
@@ -123,16 +123,16 @@ def what_if(
     trust: Trust = False,
 ) -> None:
     """Show what a change would do to views. Nothing is changed, even while a pipeline is writing."""
-    from everview.session.reads import shown
+    from everview.session.reads import rendering
 
     with _opened(state, trust) as db, db.what_if() as w:
         for name in views or ():
-            w.errors(name)  # it is there
+            w.errors(name)  # it exists
         db.sql(statements)
         typer.echo(str(w))
         for name in views or w.changed:
             for row, diff in w.changes(name):
-                typer.echo(f"{name} {diff:+d}  {', '.join(shown.cell(v) for v in row)}")
+                typer.echo(f"{name} {diff:+d}  {', '.join(rendering.cell(v) for v in row)}")
 
 
 @app.command()
@@ -195,24 +195,24 @@ def subscribe(
 
 
 def _said(line: str) -> None:
-    """Each change at once, also into a pipe."""
+    """Print each change at once, also into a pipe."""
     print(line, flush=True)
 
 
 def check(state: str, deep: bool, trust: bool) -> None:
     """Read a directory through, and say whether it is whole; nothing in it is changed."""
     from everview.codes.scalars import counted
-    from everview.recovery import checking
+    from everview.recovery import verification
     from everview.session.core import core_of
 
     with _opened(state, trust) as db:
         store = core_of(db).runtime.backing.store
         assert store is not None
-        pieces = checking.read_through(store)
+        pieces = verification.read_through(store)
         held = f"{counted(len(db.tables), 'table')}, {counted(len(db.views), 'view')}"
         typer.echo(f"{counted(pieces, 'file')} verified; time {db.time}, {held}")
         found = db.check() if deep else []
-    for line in checking.told(found):
+    for line in verification.told(found):
         typer.echo(line, err=True)
     if found:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Pipelines from files: `everview run`, and `everview check`, which looks at one without touching anything."""
+"""Pipelines from files: `everview run`, and `everview check`, which inspects one without running it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from everview.codes.durations import seconds
 from everview.errors import EverviewError, InputError
 
 CERTAIN = ("E_SYNTAX", "E_COLUMN", "E_TYPE", "E_FORMAT", "E_GROUP", "E_AGGREGATE", "E_OPTION", "E_PIPELINE")
-"""Mistakes that a file has by itself, whatever Spark knows and earlier statements would have changed."""
+"""Errors that are certain from the file alone, whatever Spark or earlier statements would do."""
 
 
 @app.command()
@@ -60,25 +60,25 @@ def run(
 
 
 def _refuse_mistakes(file: Path, settings: dict[str, str]) -> None:
-    """Tell what is wrong with a file before Spark starts, which takes seconds. A directory that exists may have tables
-    that the file relies on; and Python is only run once.
+    """Report errors in a file before Spark starts, which takes seconds. An existing directory may have tables that the
+    file relies on; and Python is only run once.
     """
-    from everview.cli import planned
+    from everview.cli import dry_run
     from everview.io.program import EMBEDDED
 
     state = settings.get("state", "")
     if settings.get("master") == EMBEDDED or "://" in state or (state and Path(state).exists()):
         return
     try:
-        with warnings.catch_warnings(action="ignore"):  # the run will say it
-            list(planned.described(file))
+        with warnings.catch_warnings(action="ignore"):  # the run will report it
+            list(dry_run.described(file))
     except EverviewError as error:
         if error.code in CERTAIN:
             raise
 
 
 def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:
-    """Options of Spark's, without Spark."""
+    """Refuse Spark options without Spark."""
     for option, value in (("--master", master), ("--shards", shards), ("--conf", conf)):
         if value:
             raise InputError(
@@ -87,7 +87,7 @@ def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:
 
 
 def _check_until(until: str) -> None:
-    """A wrong duration is told before anything starts."""
+    """Refuse an invalid duration before anything starts."""
     from everview.io.pipeline import CAUGHT_UP
 
     if until and until != "caught_up":
@@ -129,7 +129,7 @@ def check(
         return
     if deep or trust:
         raise InputError("E_OPTION", "--deep and --trust are about directories", "leave them out for a pipeline's file")
-    from everview.cli import planned
+    from everview.cli import dry_run
 
-    for line in planned.described(path):
+    for line in dry_run.described(path):
         typer.echo(line)

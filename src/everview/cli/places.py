@@ -1,4 +1,4 @@
-"""Directories of sessions: whether one is there."""
+"""Recognises state directories."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from everview.errors import InputError, did_you_mean
 
 
 def check_state(state: str) -> None:
-    """Refuse a directory that holds no session: a typo must not make a new one."""
+    """Refuse a directory without a session: a typo must not create a new one."""
     if "://" in state:
         return  # opening it will tell
     path = Path(state)

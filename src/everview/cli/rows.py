@@ -1,4 +1,4 @@
-"""Rows on the command line: as Python would write them, or plainly, values parted by commas."""
+"""Parses rows on the command line: Python literals, or plain values separated by commas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def row_of(text: str, types: Sequence[DataType]) -> tuple[Any, ...]:
 
 
 def _literals(text: str) -> tuple[Any, ...] | None:
-    """The values, if the text is Python's."""
+    """The values, if the text is Python."""
     try:
         found = ast.literal_eval(f"({text},)")
     except (SyntaxError, ValueError):
@@ -50,7 +50,7 @@ def _literals(text: str) -> tuple[Any, ...] | None:
 
 
 def _plain(part: str) -> Any:
-    """One value as it stands there."""
+    """One plain value."""
     if part in (ANY, "NULL", "None"):
         return None
     try:

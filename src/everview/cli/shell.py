@@ -1,4 +1,4 @@
-"""`everview sql`: a conversation, a text (`-c`), a script (`-f`) or a pipe."""
+"""`everview sql`: an interactive prompt, a text (`-c`), a script (`-f`) or a pipe."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sql(
 
 
 def _texts(commands: list[str], files: list[Path]) -> Iterator[tuple[str, Any]]:
-    """The name and the lines of each text that is to be run; only files have names."""
+    """The name and the lines of each text to run; only files have names."""
     for text in commands:
         yield "", text.split("\n")
     for path in files:
@@ -72,7 +72,7 @@ def _texts(commands: list[str], files: list[Path]) -> Iterator[tuple[str, Any]]:
 
 
 def _check(state: str | None, *, create: bool, read_only: bool, spark: bool, trust: bool) -> None:
-    """Refuse options that mean nothing together, and a directory that is not there."""
+    """Refuse contradictory options, and a directory that does not exist."""
 
     if state is None:
         given = [n for n, on in (("--create", create), ("--read-only", read_only), ("--trust", trust)) if on]
@@ -88,7 +88,7 @@ def _check(state: str | None, *, create: bool, read_only: bool, spark: bool, tru
 
 @contextmanager
 def _session(state: str | None, read_only: bool, spark: bool, trust: bool, ask: bool) -> Iterator[Session]:
-    """The session to talk with. One that another process writes is offered for reading."""
+    """The session to use. If another process writes it, offer to open it read-only."""
     from everview.io import program
 
     if spark:

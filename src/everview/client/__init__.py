@@ -4,20 +4,20 @@
 
 Read in this order:
 
-    transport    calls to a server, and what becomes of them when connections break
+    transport    calls to a server, and recovery from broken connections
     session      `ClientSession`, with the methods of a session
-    relations    tables and views: collections too, of which more are built here and installed there
-    results      what a SELECT gives, explanations
-    supposing    changes that are made together, or only supposed
-    rules        what a Datalog program made
-    following    subscriptions, which connect again and go on
+    relations    tables and views: collections, from which queries are built here and installed there
+    results      results of SELECT, explanations
+    what_if      transactions and hypothetical changes
+    rules        the relations of a Datalog program
+    subscriptions  subscriptions that reconnect
     asynchronous the same for programs with an event loop: `connect_async`
 
-Nothing here loads the engine: no kernels, no compiler, no SQL parser. What a client asks for is computed by the server;
-plans of collections travel as data (`everview.wire.plans`).
+Nothing here loads the engine: no kernels, no compiler, no SQL parser. The server does all computation; plans of
+collections are sent as data (`everview.wire.plans`).
 
-What is different from a session of one's own is listed in docs/server.md: transactions are sent when they end, so a
-mistake in their rows is told then; Python functions do not travel.
+Differences from a local session are listed in docs/server.md: transactions are sent when they end, so errors in their
+rows are raised then; Python functions cannot be sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client for programs with an event loop.
+"""The asyncio client.
 
     db = await everview.client.connect_async("everview://127.0.0.1:8080", token="...")
     total = await db.sql("CREATE VIEW total AS SELECT shop, sum(amount) AS amount FROM sale GROUP BY shop")
@@ -6,10 +6,10 @@
     async for batch in db.follow("total"):
         print(batch.time, batch.rows())
 
-An `Asynchronous` object stands for a session, a table or a view, and its methods are those of the other, to be awaited:
-each call runs in a thread of its own, so the loop goes on meanwhile. Properties (`db.time`) are awaited with `get`.
-What a method gives that has calls of its own is wrapped in turn; rows, results and Arrow tables are given as they are.
-Transactions are lists of changes: `await db.together([("sale", "insert", rows), ...])`.
+An `Asynchronous` object wraps a session, a table or a view, with the same methods, to be awaited: each call runs in a
+thread of its own, so the event loop is not blocked. Properties (`db.time`) are awaited with `get`. Returned objects
+that have calls of their own are wrapped in turn; rows, results and Arrow tables are returned as they are. Transactions
+are lists of changes: `await db.together([("sale", "insert", rows), ...])`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from everview.language.collection import Collection
 WRAPPED = (ClientRelation, ClientSession, ClientRules)
 
 MOST_WAITING = 1000
-"""Batches that wait for a program that follows a view; then the server is not listened to for a while."""
+"""Maximum number of batches queued for a program that follows a view; then reading from the server pauses."""
 
 
 async def connect_async(address: str, *, token: str = "", **options: Any) -> Asynchronous:
-    """A client for programs with an event loop; see `everview.client.asynchronous`."""
+    """The asyncio client; see `everview.client.asynchronous`."""
     return Asynchronous(await asyncio.to_thread(connect, address, token=token, **options))
 
 
@@ -62,7 +62,7 @@ class Asynchronous:
 
     @property
     def collection(self) -> Collection:
-        """The table or view itself, to build queries of."""
+        """The table or view itself, to build queries from."""
         found: Collection = self._of
         return found
 
@@ -79,7 +79,7 @@ class Asynchronous:
     async def follow(
         self, name: str = "", *, query: str = "", snapshot: bool = True, granularity: float = 0.0
     ) -> AsyncGenerator[ClientBatch, None]:
-        """The changes of a table, view or query, as they come."""
+        """Iterate over the changes of a table, view or query."""
         loop, batches = asyncio.get_running_loop(), asyncio.Queue[ClientBatch](MOST_WAITING)
 
         def heard(batch: ClientBatch) -> None:

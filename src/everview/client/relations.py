@@ -1,7 +1,7 @@
-"""Tables and views of a server, in a client: what `db["name"]` gives.
+"""Tables and views of a server, in a client: the values of `db["name"]`.
 
-They are collections, of which queries are built as of any others; `db.view` sends the plan. Their columns are those
-that were there when the client asked: a table that is altered is to be asked for again.
+They are collections, from which queries are built as usual; `db.view` sends the plan. Their columns are as of the
+request: after an ALTER, request the table again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Contents:
         return {"name": self._name}
 
     def _ask(self, what: str, **given: Any) -> dict[str, Any]:
-        """What the server says about this relation."""
+        """A request about this relation."""
         return self._session._call(what, {**self._at(), **given})[0]
 
     def _read(self, *, arrow: bool = False) -> tuple[dict[str, Any], list[pa.Table]]:
@@ -92,14 +92,14 @@ class ClientSnapshot(Contents):
         self._session = session
         self._name = name
         self.time = time
-        len(self)  # a time that cannot be read is told at once
+        len(self)  # an unreadable time is reported at once
 
     def _at(self) -> dict[str, Any]:
         return {"name": self._name, "at": self.time}
 
 
 class ClientRelation(Contents, Collection):
-    """What tables and views have in common."""
+    """The base class of tables and views."""
 
     _kind = "view"
 
@@ -114,7 +114,7 @@ class ClientRelation(Contents, Collection):
         self._key = key
 
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self)
 
     def show(self, n: int = SHOWN) -> None:
@@ -143,9 +143,9 @@ class ClientRelation(Contents, Collection):
     def subscribe(
         self, function: Callable[[Any], Any] | None = None, *, snapshot: bool = True, granularity: float = 0.0
     ) -> Any:
-        """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`), in a
-        thread of the client's. Also a decorator. What happens within `granularity` seconds comes added up. Returns a
-        function that stops the calls. A connection that breaks is made again, and nothing is left out.
+        """Call a function with the changes of each complete time, after the current contents (unless `snapshot=False`),
+        in a thread of the client. Also a decorator. Changes within `granularity` seconds are consolidated. Returns a
+        function that unsubscribes. A broken connection is re-established without losing changes.
         """
         if function is None:
             return lambda f: self.subscribe(f, snapshot=snapshot, granularity=granularity)
@@ -160,7 +160,7 @@ class ClientRelation(Contents, Collection):
 
 
 class ClientTable(ClientRelation):
-    """A base table of a server's."""
+    """A base table of a server."""
 
     _kind = "table"
 
@@ -169,7 +169,7 @@ class ClientTable(ClientRelation):
         self._session._change("insert", self._name, rows)
 
     def delete(self, rows: Any = None, *, keys: Any = None) -> None:
-        """Take rows away, each as often as it is given; or those with these `keys`."""
+        """Delete rows, each as often as it is given; or those with these `keys`."""
         if (rows is None) == (keys is None):
             raise InputError("E_TYPE", "delete takes rows, or keys", "write delete(rows) or delete(keys=[...])")
         if keys is None:
@@ -178,7 +178,7 @@ class ClientTable(ClientRelation):
             self._session._stage({"how": "delete keys", "name": self._name, "keys": [plain(k) for k in keys]})
 
     def upsert(self, rows: Any) -> None:
-        """Insert rows of a table with a key, replacing those with the same keys."""
+        """Insert rows into a table with a key, replacing those with the same keys."""
         if not self._key:
             raise InputError("E_NO_KEY", f"table {self._name!r} has no key", 'declare one: db.table(..., key="column")')
         self._session._change("upsert", self._name, rows)
@@ -188,24 +188,24 @@ class ClientTable(ClientRelation):
         self._session._stage({"how": "clear", "name": self._name})
 
     def drop(self, *, cascade: bool = False) -> None:
-        """Remove the table; views that read it must go first, or with it."""
+        """Remove the table; views that read it must be dropped first, or with it."""
         self._ask("drop", cascade=cascade)
 
 
 class ClientView(ClientRelation):
-    """A view of a server's."""
+    """A view of a server."""
 
     def drop(self) -> None:
-        """Stop keeping the view."""
+        """Drop the view."""
         self._ask("drop")
 
     def errors(self) -> list[tuple[str, int]]:
-        """[(what went wrong, how many rows), ...] now; empty when all is well."""
+        """[(error, number of rows), ...] now; empty when all is well."""
         head = self._ask("errors")
         return [(text, n) for text, n in head["errors"]]
 
     def explain(self) -> str:
-        """The plan, and what is kept for it."""
+        """The plan, and the state maintained for it."""
         return str(self._ask("explain")["text"])
 
     def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Derivation | Witnesses:
@@ -217,8 +217,8 @@ class ClientView(ClientRelation):
         return ClientWhyNot(self._ask("why_not", row=plain(row), at=time))
 
     def trust(self, row: Any, *, without: Any) -> bool:
-        """Whether a row would still be here without some rows of tables: `without` names tables, or says by table which
-        rows. Functions are not sent: a server runs no Python of its clients.
+        """Whether a row would still be here without some rows of tables: `without` names tables, or maps tables to
+        rows. Functions cannot be sent: a server runs no Python of its clients.
         """
         return bool(self._ask("trust", row=plain(row), without=plain(without))["holds"])
 
@@ -228,17 +228,17 @@ class ClientView(ClientRelation):
         return Probability(found["lower"], found["upper"])
 
     def provenance(self, row: Any) -> Expression:
-        """The expression of a row of a view that was made with `provenance=`; a copy, which needs no server."""
+        """The expression of a row, in a view created with `provenance=`; a copy, which needs no server."""
         return expression(self._ask("provenance", row=plain(row if isinstance(row, tuple | list) else (row,))))
 
     def provenances(self) -> dict[Row, Expression]:
-        """All rows of a view that was made with `provenance=`, without that column, and their expressions."""
+        """All rows of a view created with `provenance=`, without that column, and their expressions."""
         found = self._ask("provenance", row=None)["expressions"]
         return {value_of(row): expression(said) for row, said in found}
 
 
 def sent_rows(rows: Any, tables: list[pa.Table]) -> Any:
-    """Rows for the server: the number of a table that goes along, or the rows as JSON."""
+    """Rows for the server: the number of an attached table, or the rows as JSON."""
     table = arrow_of(rows)
     if table is None:
         return rows_written(rows)
@@ -247,7 +247,7 @@ def sent_rows(rows: Any, tables: list[pa.Table]) -> Any:
 
 
 def arrow_of(rows: Any) -> pa.Table | None:
-    """A table of whatever library as an Arrow table; None if rows are no table."""
+    """A table of any library as an Arrow table; None if rows are not a table."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):

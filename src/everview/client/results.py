@@ -1,4 +1,4 @@
-"""What a client is given: rows of an answer, what changed at a time, why a row is there or is not."""
+"""Client-side results: rows, changes at a time, explanations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 
 class ClientResult:
-    """Rows that a SELECT gives: a copy, which later changes do not touch."""
+    """The rows of a SELECT: a copy, unaffected by later changes."""
 
     def __init__(self, head: Mapping[str, Any], tables: Sequence[pa.Table]) -> None:
         self._columns = [(name, type_of(kind)) for name, kind in head["columns"]]
@@ -85,7 +85,7 @@ def rows_in(table: pa.Table) -> list[Row]:
 
 
 class ClientBatch:
-    """What changed in a view at one complete time, or up to it since the last; given to subscribers."""
+    """The changes of a view at one complete time, or up to it since the last; passed to subscribers."""
 
     def __init__(self, time: int, columns: Sequence[str], changes: list[tuple[Row, int]]) -> None:
         self.time = time
@@ -93,7 +93,7 @@ class ClientBatch:
         self._changes = changes
 
     def rows(self) -> list[tuple[Row, int]]:
-        """[(row, diff), ...]: a positive diff for rows that came, a negative one for rows that went."""
+        """[(row, diff), ...]: diff is positive for inserted rows and negative for deleted ones."""
         return list(self._changes)
 
     def to_arrow(self) -> pa.Table:
@@ -121,7 +121,7 @@ class ClientWhyNot:
         self._missing = [(str(name), value_of(row)) for name, row in head["missing"]]
 
     def missing(self) -> list[tuple[str, Row]]:
-        """[(table, row pattern), ...]: rows that would bring it."""
+        """[(table, row pattern), ...]: rows that would make it appear."""
         return list(self._missing)
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class ClientWhyNot:
 
 
 def derivations(head: Mapping[str, Any], several: bool) -> Derivation | Witnesses:
-    """The explanations that a server sends."""
+    """Parse the explanations that a server sends."""
     from everview.why.derivation import Derivation, Witnesses
 
     found = tuple(_tree(Derivation, tree["parts"]) for tree in head["derivations"])
@@ -139,7 +139,7 @@ def derivations(head: Mapping[str, Any], several: bool) -> Derivation | Witnesse
 
 
 def expression(said: Mapping[str, Any]) -> Expression:
-    """The expression of provenance that a server sends."""
+    """Parse the provenance expression that a server sends."""
     from everview.why.expression import Expression
 
     variables = [(label, table, value_of(row)) for label, table, row in said["variables"]]
@@ -147,7 +147,7 @@ def expression(said: Mapping[str, Any]) -> Expression:
 
 
 def _tree(kind: type[Derivation], parts: Sequence[Mapping[str, Any]]) -> Derivation:
-    """A derivation from its parts; children may stand before or behind what follows from them."""
+    """A derivation from its parts; children may be before or after their parents."""
     made: dict[int, Derivation] = {}
     todo = [0]
     while todo:

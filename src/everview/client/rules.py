@@ -1,4 +1,4 @@
-"""Rules of a Datalog program on a server: what `db.datalog` gives."""
+"""Rules of a Datalog program on a server: the result of `db.datalog`."""
 
 from __future__ import annotations
 

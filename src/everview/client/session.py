@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from everview.client.following import Following
 from everview.client.relations import ClientTable, ClientView, arrow_of, sent_rows
 from everview.client.results import ClientResult
 from everview.client.rules import ClientRules
-from everview.client.supposing import ClientWhatIf, Steps, moved
+from everview.client.subscriptions import Following
 from everview.client.transport import Transport, address_of
+from everview.client.what_if import ClientWhatIf, Steps, moved
 from everview.codes.declare import data_type
 from everview.codes.durations import seconds
 from everview.errors import InputError, PlanError, did_you_mean
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from everview.expr.resolve import Column
 
 QUERIES = ("SELECT", "WITH", "VALUES", "EXPLAIN", "SHOW", "TABLE", "FROM", "(", "DESCRIBE")
-"""How statements begin that change nothing."""
+"""Prefixes of read-only statements."""
 
 ELSEWHERE = ("source", "run", "read", "function", "attribute", "transact", "retract_source", "register", "refresh")
-"""Methods of a session that are for the program which has it."""
+"""Session methods that are only available locally."""
 
 
 def connect(
@@ -47,9 +47,9 @@ def connect(
     certificate: str = "",
 ) -> ClientSession:
     """A client of a server: `everview.connect("everview://127.0.0.1:8080", token="...")`, or `everviews://` for TLS.
-    In the place of a token there may be a role's name (`user`) and its `password`.
+    Instead of a token there may be a role's name (`user`) and its `password`.
 
-    `timeout` is how many seconds an answer may take; `certificate` is a file with certificates to trust.
+    `timeout` is in seconds per response; `certificate` is a file with certificates to trust.
     """
     if not isinstance(token, str):
         raise InputError("E_TYPE", "the token must be a string", "give the text that everview serve shows")
@@ -59,9 +59,9 @@ def connect(
 
 
 class ClientSession:
-    """A session of a server's, as seen from here; made by `everview.connect("everview://...")`.
+    """A session of a server; created by `everview.connect("everview://...")`.
 
-    It can be used from several threads; a transaction belongs to the thread that began it.
+    It is thread-safe; a transaction belongs to the thread that began it.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -80,7 +80,7 @@ class ClientSession:
         self.close()
 
     def close(self) -> None:
-        """End the subscriptions and hang up. What is on the server stays there."""
+        """End the subscriptions and disconnect. The server's data is not affected."""
         for following in self._followed:
             following()
         self._followed.clear()
@@ -147,12 +147,12 @@ class ClientSession:
 
     @property
     def now(self) -> dt.datetime:
-        """What the server's clock shows (UTC)."""
+        """The server's clock (UTC)."""
         moment: dt.datetime = self._value("now", {}, "now")
         return moment
 
     def advance(self, moment: dt.datetime | None = None) -> None:
-        """Move the server's clock; without a moment, to its computer's time."""
+        """Move the server's clock; without a moment, to its system time."""
         self._refuse_supposed("the clock cannot be moved")
         self._call("advance", {"moment": plain(moment)} if moment is not None else {})
 
@@ -166,7 +166,7 @@ class ClientSession:
         *,
         ttl: dt.timedelta | str | None = None,
     ) -> ClientTable:
-        """Make a base table of columns, {"name": type}, or of data to begin with."""
+        """Create a base table of columns, {"name": type}, or of initial data."""
         self._refuse_supposed("tables cannot be made")
         if isinstance(ttl, str):
             ttl = dt.timedelta(seconds=seconds(ttl))
@@ -224,7 +224,7 @@ class ClientSession:
     # languages
 
     def sql(self, text: str, *values: Any, **named: Any) -> Any:
-        """Run SQL: CREATE VIEW gives the view, SELECT a result with rows(). Inside a transaction, statements that
+        """Run SQL: CREATE VIEW returns the view, SELECT a result with rows(). Inside a transaction, statements that
         change rows are sent when it ends.
         """
         if not isinstance(text, str):
@@ -286,8 +286,8 @@ class ClientSession:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make all changes inside at one time: they are sent when the block ends. An exception undoes them. Inside
-        another transaction, it joins it.
+        """Make all changes inside at one time: they are sent when the block ends. An exception undoes them. A nested
+        transaction joins the outer one.
         """
         self._refuse_supposed("a transaction cannot be begun")
         around = self._here.staged
@@ -306,7 +306,7 @@ class ClientSession:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Transactions inside keep their own times; a server's client sends each when it ends."""
+        """Transactions inside keep their own times; a client sends each when it ends."""
         yield
 
     def what_if(
@@ -316,7 +316,7 @@ class ClientSession:
         insert: Mapping[str, Any] | None = None,
         upsert: Mapping[str, Any] | None = None,
     ) -> ClientWhatIf:
-        """Suppose that tables change: see `Session.what_if`."""
+        """Make hypothetical changes: see `Session.what_if`."""
         steps = Steps()
         for how, given in (("delete", delete), ("insert", insert), ("upsert", upsert)):
             for name, rows in (given or {}).items():
@@ -340,7 +340,7 @@ class ClientSession:
 
     @contextmanager
     def limits(self, *, seconds: Any = None, memory: Any = None) -> Iterator[None]:
-        """Limit the calls that this thread makes inside: how long one may take, and by how much memory may grow."""
+        """Limit the calls that this thread makes inside: their duration, and their memory growth."""
         if isinstance(seconds, dt.timedelta):
             seconds = seconds.total_seconds()
         self._here.limits.append({"seconds": seconds, "memory": memory})
@@ -350,7 +350,7 @@ class ClientSession:
             self._here.limits.pop()
 
     def cancel(self) -> bool:
-        """Have the server stop what this client asked for in another thread: there it fails with E_CANCELLED."""
+        """Cancel this client's call in another thread: it fails there with E_CANCELLED."""
         return self._transport.cancel()
 
     # following
@@ -366,10 +366,10 @@ class ClientSession:
     def subscribe(
         self, query: str, function: Callable[[Any], Any], *, snapshot: bool = True, granularity: float = 0.0
     ) -> Following:
-        """Call a function with the changes of a query, as `view.subscribe` does with those of a view."""
+        """Call a function with the changes of a query, like `view.subscribe`."""
         return self._follow({"query": query}, function, snapshot, granularity)
 
-    # looking at it
+    # introspection
 
     def stats(self) -> dict[str, Any]:
         """Time, bytes, and every arrangement held."""
@@ -377,16 +377,16 @@ class ClientSession:
         return found
 
     def memory(self) -> dict[str, Any]:
-        """What holds how much memory in the server."""
+        """Memory usage of the server."""
         found: dict[str, Any] = self._value("memory", {}, "memory")
         return found
 
     def check(self) -> list[str]:
-        """Compute every view again and compare; what is not as it should be, as texts."""
+        """Recompute every view and compare; return the differences as texts."""
         return list(self._call("check")[0]["differences"])
 
     def checkpoint(self) -> None:
-        """Have the server write all state into files."""
+        """Write all state of the server into files."""
         self._call("checkpoint")
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -398,7 +398,7 @@ class ClientSession:
 
 
 class _OfThread(threading.local):
-    """What a thread is in the middle of."""
+    """The state of a thread."""
 
     def __init__(self) -> None:
         self.staged: Steps | None = None

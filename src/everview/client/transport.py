@@ -1,8 +1,8 @@
-"""Calls to a server: one HTTP connection per thread, kept open.
+"""Calls to a server: one persistent HTTP connection per thread.
 
-A connection may break at any moment, and then nobody knows whether the call was done. Calls that only read are made
-again. Changes are too, because each has a key under which the server does it once. Anything else, making a view for
-instance, fails with E_SERVER and is the caller's to look at.
+A connection may break at any moment, and then it is unknown whether the call was executed. Read-only calls are retried.
+Changes are too, because each has an idempotency key. Anything else, creating a view for instance, fails with E_SERVER
+and is left to the caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from everview.errors import ClosedError, EverviewError, InputError, StoreError
 from everview.wire.envelopes import KIND, packed, unpacked
-from everview.wire.mistakes import error_of
+from everview.wire.error_records import error_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,14 +31,14 @@ READS = frozenset(
         "stats", "memory", "check", "now", "why", "why_not", "trust", "probability", "what_if",
     }
 )  # fmt: skip
-"""Calls that change nothing, and may be made again."""
+"""Read-only calls, which may be retried."""
 
 PORT = 8080
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is, and how to be let in."""
+    """The address of a server, and the credentials."""
 
     host: str
     port: int
@@ -46,17 +46,17 @@ class Address:
     token: str
     timeout: float
     user: str = ""
-    """a role, which has a password in the place of a token"""
+    """a role, which has a password instead of a token"""
     certificate: str = ""
-    """a file with the certificates that are trusted, if not those that the system trusts"""
+    """a file with the trusted certificates, if not the system's"""
 
     def context(self) -> ssl.SSLContext | None:
-        """How TLS is spoken."""
+        """The TLS context."""
         return ssl.create_default_context(cafile=self.certificate or None) if self.secure else None
 
     @property
     def authorization(self) -> str:
-        """The header that lets in."""
+        """The authorization header."""
         if self.user:
             return "Basic " + base64.b64encode(f"{self.user}:{self.token}".encode()).decode()
         return f"Bearer {self.token}" if self.token else ""
@@ -74,7 +74,7 @@ class Address:
 
 
 def address_of(text: str, token: str, timeout: float, certificate: str, user: str = "") -> Address:
-    """An address as people write it.
+    """Parse an address.
 
     >>> address_of("everview://127.0.0.1:8080", "", 60, "")
     Address(host='127.0.0.1', port=8080, secure=False, token='', timeout=60, user='', certificate='')
@@ -94,12 +94,12 @@ def address_of(text: str, token: str, timeout: float, certificate: str, user: st
 
 
 class Transport:
-    """A way to a server."""
+    """The connections to a server."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.name = uuid.uuid4().hex
-        """what this client's calls are known by, to cancel them"""
+        """identifies this client's calls, to cancel them"""
         self.closed = False
         self._context = address.context()
         self._local = threading.local()
@@ -107,7 +107,7 @@ class Transport:
     def call(
         self, do: str, head: Mapping[str, Any] | None = None, tables: Sequence[pa.Table] = ()
     ) -> tuple[dict[str, Any], list[pa.Table]]:
-        """Have the server do something."""
+        """Call the server."""
         if self.closed:
             raise ClosedError("E_CLOSED", "the session is closed", "open a new one with everview.connect()")
         body = packed({"do": do, **(head or {})}, tables)
@@ -118,7 +118,7 @@ class Transport:
         raise self._failed(status, data)
 
     def cancel(self) -> bool:
-        """Have the server stop what this client asked for, in whichever thread."""
+        """Cancel this client's calls in any thread."""
         status, _, data = self._sent("/v1/cancel", json.dumps({"id": self.name}).encode(), "application/json", True)
         if status != 200:
             raise self._failed(status, data)
@@ -140,11 +140,11 @@ class Transport:
                 raise self._unreachable(error) from None
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                # one that lay unused was closed by the server before it read anything of this
+                # an idle connection was closed by the server before it read anything of this
                 idle = not fresh and isinstance(error, (http.client.RemoteDisconnected, BrokenPipeError))
                 if attempt == 2 or isinstance(error, (TimeoutError, ssl.SSLError)) or not (again or idle):
                     raise self._unreachable(error) from None
-            except BaseException:  # Ctrl-C: the answer would be taken for the next one's
+            except BaseException:  # Ctrl-C: the response would be taken for the next one's
                 connection.close()
                 raise
         raise AssertionError
@@ -180,7 +180,7 @@ class Transport:
             return StoreError("E_SERVER", f"the server answered with HTTP status {status}", "is it one of Everview's?")
 
     def close(self) -> None:
-        """Make no more calls."""
+        """Close the connections."""
         self.closed = True
         found = getattr(self._local, "connection", None)
         if found is not None:

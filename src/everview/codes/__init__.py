@@ -1,14 +1,14 @@
-"""Values and codes: the edge where what people give becomes int64, and comes back.
+"""Values and codes: the boundary where user values become int64 codes, and back.
 
 In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (texts, bytes, tuples), `declare` (types),
 `values` (one value), `arrays` (one column), `tables` (other libraries' frames), `codec` (rows and tables of a schema),
-`repeating` (rows as often as they are there).
+`repeating` (rows expanded by multiplicity).
 
-Besides:
+Further modules:
 
-    straight, buffers, runs    columns that are codes already; Arrow's buffers; dictionaries at rest
+    straight, buffers, runs    columns that are codes already; Arrow's buffers; stored dictionaries
     packed, frozen, jsons, intervals    values that do not fit 64 bits
-    digits, durations    numbers and durations as people write them
+    digits, durations    parsing of numbers and durations
 """
 
 import importlib
@@ -46,7 +46,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 
 def __getattr__(name: str) -> Any:
-    """One of the names above, when it is first asked for: intervals, say, need no interner and so no kernels."""
+    """Load one of the names above on first use: intervals, say, need no interner and so no kernels."""
     if name in _HOME_OF:
         return getattr(importlib.import_module(f"everview.codes.{_HOME_OF[name]}"), name)
     raise AttributeError(f"module 'everview.codes' has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""Codes of whole columns: Arrow arrays, NumPy arrays and Python lists, without a Python step per row.
+"""Encodes whole columns (Arrow arrays, NumPy arrays, Python lists) without a Python call per row.
 
-Each column takes one vectorised road that accepts exactly what `values.encoder` accepts. When the road refuses, the
-values are encoded one by one, only to find the first bad one and to explain it: errors read the same on every road.
+Each column takes a vectorised path that accepts exactly what `values.encoder` accepts. If the path refuses, the values
+are encoded one by one to find the first bad one, so that error messages are the same on every path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from everview.errors import InputError
 from everview.types import FREE, INTERNED, NULL, PACKED, DataType, bounds
 
 CACHED_ROWS = 256
-"""Up to so many texts are looked up one by one in the interner's cache, which is faster when they come again."""
+"""Up to this many texts are looked up one by one in the interner's cache, which is faster for repeated values."""
 
 Mask = npt.NDArray[np.bool_]
 _REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError, InputError)
@@ -47,7 +47,7 @@ _DAY_ZERO, _TIME_ZERO = dt.date(1970, 1, 1), dt.datetime(1970, 1, 1)
 
 
 class BadValue(InputError):
-    """A bad value in a column, and its row."""
+    """A bad value in a column, with its row number."""
 
     def __init__(self, row: int, error: InputError) -> None:
         super().__init__(error.code, error.message, error.hint)
@@ -78,7 +78,7 @@ def codes_to_floats(codes: Words) -> npt.NDArray[np.float64]:
 
 
 def encode_column(values: Any, declared: DataType, interner: Interner) -> Words:
-    """The codes of a column given as an Arrow array, a NumPy array or a sequence of Python values.
+    """Encode a column given as an Arrow array, a NumPy array or a sequence of Python values.
 
     >>> encode_column(np.array([1, 2]), DataType("int"), Interner()).tolist()
     [1, 2]
@@ -91,7 +91,7 @@ def encode_column(values: Any, declared: DataType, interner: Interner) -> Words:
 
 
 def encode_arrow(values: pa.Array | pa.ChunkedArray, declared: DataType, interner: Interner) -> Words:
-    """The codes of an Arrow array."""
+    """Encode an Arrow array."""
     array = _one_array(values)
     if pa.types.is_dictionary(array.type) and (declared.kind not in ("str", "bytes") or array.dictionary.null_count):
         array = array.dictionary_decode()
@@ -106,7 +106,7 @@ def encode_arrow(values: pa.Array | pa.ChunkedArray, declared: DataType, interne
 
 
 def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -> Words:
-    """The codes of a sequence of Python values."""
+    """Encode a sequence of Python values."""
     kinds = {*map(type, values)}
     has_null = type(None) in kinds
     kinds.discard(type(None))
@@ -131,7 +131,7 @@ def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -
 def _one_by_one(
     values: Sequence[Any], declared: DataType, interner: Interner, rows: Sequence[int] | None = None
 ) -> Words:
-    """The slow road, which also finds the first bad value."""
+    """The slow path, which also finds the first bad value."""
     encode = encoder(declared, interner)
     codes = np.empty(len(values), dtype=np.int64)
     for row, value in enumerate(values):
@@ -156,7 +156,7 @@ def _filled(values: Sequence[Any], null: Mask | None, filler: Any) -> Sequence[A
 
 
 def _without(codes: Words, null: Mask | None) -> Words:
-    """The codes, with NULL where the filler was."""
+    """The codes, with NULL in place of the filler."""
     if null is not None:
         codes[null] = NULL
     return codes
@@ -181,7 +181,7 @@ def _list_timestamps(values: Sequence[Any], declared: DataType, interner: Intern
 
 def _list_texts(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
     if declared.width and any(len(value) > declared.width for value in values if value is not None):
-        raise OverflowError  # one by one, blanks behind them are cut
+        raise OverflowError  # one by one: trailing blanks are cut
     return interner.encode(values, declared)
 
 
@@ -214,10 +214,10 @@ _LISTS: dict[str, tuple[set[type], Callable[[Sequence[Any], DataType, Interner, 
     "timestamp": ({dt.datetime}, _list_timestamps),
     "tuple": ({tuple}, _list_tuples),
 }
-"""Kind to the Python types its quick road accepts, and the road."""
+"""Kind to the Python types its fast path accepts, and the path."""
 
 
-# Arrow to codes: each road gives rubbish where the array is null
+# Arrow to codes: results are undefined where the array is null
 
 
 def _arrow_codes(array: pa.Array, declared: DataType, interner: Interner) -> Words:
@@ -237,7 +237,7 @@ def _arrow_codes(array: pa.Array, declared: DataType, interner: Interner) -> Wor
 
 
 def _explained(array: pa.Array, declared: DataType, interner: Interner, refusal: Exception) -> InputError:
-    """The error of the first value that is to blame for Arrow's refusal."""
+    """The error for the first value that made Arrow refuse."""
     encode = encoder(declared, interner)
     for row, value in enumerate(array):
         try:
@@ -251,7 +251,7 @@ def _explained(array: pa.Array, declared: DataType, interner: Interner, refusal:
 
 
 def _cast(array: pa.Array, to: pa.DataType, *, safe: bool = True) -> pa.Array:
-    """The array in another type; Arrow's own cast costs as much as a thousand numbers where there is nothing to do."""
+    """Cast an array. Arrow's own cast costs as much as a thousand numbers even when there is nothing to do."""
     return array if array.type == to else array.cast(to, safe=safe)
 
 
@@ -272,7 +272,7 @@ def _arrow_clock(array: pa.Array, declared: DataType, interner: Interner) -> Wor
 
 
 def _arrow_values(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    """By way of Python values; a text is read as SQL would read it quoted."""
+    """Encode by way of Python values; a text is parsed like a quoted SQL literal."""
     values = array.to_pylist()
     if declared.kind == "json" and not pa.types.is_nested(array.type):
         values = [None if v is None else _json_of(v, row) for row, v in enumerate(values)]
@@ -290,7 +290,7 @@ def _json_of(text: Any, row: int) -> Any:
 
 
 def _arrow_floats(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    # Arrow refuses ints beyond 2**53 when it is to be safe, Python rounds them
+    # a safe Arrow cast refuses ints beyond 2**53, Python rounds them
     return floats_to_codes(numbers_of(_cast(array, pa.float64(), safe=False), np.float64))
 
 
@@ -388,20 +388,20 @@ _ARROW: dict[str, tuple[tuple[Any, ...], Callable[[pa.Array, DataType, Interner]
     "map": ((pa.types.is_map,), _arrow_values),
     "json": (_TEXT, _arrow_values),
 }
-"""Kind to the Arrow types it accepts, and the road."""
+"""Kind to the Arrow types it accepts, and the path."""
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-    if isinstance(values, pa.ChunkedArray):  # texts of more than 2 GB do not combine
+    if isinstance(values, pa.ChunkedArray):  # texts of more than 2 GB cannot be combined
         wide = pa.large_string() if pa.types.is_string(values.type) else pa.large_binary()
         values = values.cast(wide).combine_chunks()
     return values.storage if isinstance(values, pa.ExtensionArray) else values
 
 
 def _arrow_of_numpy(values: npt.NDArray[Any]) -> pa.Array:
-    """An Arrow array with NumPy's values; not by `pa.array`, which would import pandas (0.5 s)."""
+    """An Arrow array of NumPy values; avoids `pa.array`, which would import pandas (0.5 s)."""
     values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
     if values.dtype.kind == "M":
         return _arrow_of_times(values)
@@ -428,7 +428,7 @@ def _arrow_of_times(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def decode_arrow(codes: Words, declared: DataType, interner: Interner) -> pa.Array:
-    """The Arrow array of a column's codes.
+    """Decode a column into an Arrow array.
 
     >>> decode_arrow(np.array([1, NULL]), DataType("bool", nullable=True), Interner()).to_pylist()
     [True, None]
@@ -450,7 +450,7 @@ def _narrow(codes: Words, declared: DataType) -> npt.NDArray[Any]:
 
 
 def _decode_values(codes: Words, declared: DataType, interner: Interner) -> pa.Array:
-    """By way of Python values."""
+    """Decode by way of Python values."""
     target = arrow_type(declared)
     values = decode_list(codes, declared.optional(), interner)
     if declared.kind == "enum":
@@ -459,7 +459,7 @@ def _decode_values(codes: Words, declared: DataType, interner: Interner) -> pa.A
 
 
 def arrow_of_values(values: Sequence[Any], declared: DataType) -> pa.Array:
-    """An Arrow array of Python values of a type that Arrow has no quick road for.
+    """An Arrow array of Python values of a type without a fast path.
 
     >>> arrow_of_values([{"a": 1}, None], DataType("json", nullable=True)).to_pylist()
     ['{"a": 1}', None]
@@ -468,7 +468,7 @@ def arrow_of_values(values: Sequence[Any], declared: DataType) -> pa.Array:
 
 
 def _for_arrow(value: Any, declared: DataType) -> Any:
-    """A value as Arrow takes it."""
+    """Convert a value to what Arrow accepts."""
     if value is None:
         return None
     match declared.kind:
@@ -490,7 +490,7 @@ def _for_arrow(value: Any, declared: DataType) -> Any:
 
 
 def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[Any]:
-    """The Python values of a column's codes.
+    """Decode a column into Python values.
 
     >>> decode_list(np.array([0, 1]), DataType("date"), Interner())
     [datetime.date(1970, 1, 1), datetime.date(1970, 1, 2)]
@@ -515,7 +515,7 @@ def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[An
 
 
 def _spread(present: list[Any], null: Mask) -> list[Any]:
-    """The values, and None where `null` says so."""
+    """The values, with None where `null` is set."""
     following = iter(present)
     return [None if missing else next(following) for missing in null.tolist()]
 
@@ -555,7 +555,7 @@ _FIXED: dict[str, Callable[[Words], Any]] = {
     "time": np.copy,
     "decimal": _decimal_words,
 }
-"""Kind to function from codes to the data buffer of its Arrow array."""
+"""Kind to a function from codes to the data buffer of its Arrow array."""
 
 _PYTHON: dict[str, Callable[[Words], list[Any]]] = {
     "int": lambda codes: codes.tolist(),
@@ -566,4 +566,4 @@ _PYTHON: dict[str, Callable[[Words], list[Any]]] = {
     "timestamptz": lambda codes: [*map(timestamptz_value, codes.tolist())],
     "time": lambda codes: [*map(time_value, codes.tolist())],
 }
-"""Kind to function from codes to Python values."""
+"""Kind to a function from codes to Python values."""

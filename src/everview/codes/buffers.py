@@ -1,4 +1,4 @@
-"""Arrow's buffers as the arrays that kernels take, and back."""
+"""Conversion between Arrow buffers and the arrays that kernels take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_BYTES.flags.writeable = False
 
 
 def utf8(text: str) -> bytes:
-    """The text's bytes, refusing half characters.
+    """Encode text as UTF-8, refusing lone surrogates.
 
     >>> utf8("é")
     b'\\xc3\\xa9'
@@ -31,9 +31,9 @@ def utf8(text: str) -> bytes:
 
 
 def numbers_of(array: pa.Array, dtype: Any, per_value: int = 1) -> npt.NDArray[Any]:
-    """The values of a fixed-width Arrow array, uncopied; rubbish where it is null.
+    """The values of a fixed-width Arrow array, without a copy; undefined where it is null.
 
-    `Array.to_numpy` would do, but imports pandas (0.5 s).
+    `Array.to_numpy` would import pandas (0.5 s).
 
     >>> numbers_of(pa.array([1, 2, 3]).slice(1), np.int64)
     array([2, 3])
@@ -43,7 +43,7 @@ def numbers_of(array: pa.Array, dtype: Any, per_value: int = 1) -> npt.NDArray[A
 
 
 def integers(numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """An Arrow array of numbers, uncopied; `pa.array` would import pandas (0.5 s).
+    """An Arrow array of numbers, without a copy; `pa.array` would import pandas (0.5 s).
 
     >>> integers(np.array([3, 4])).to_pylist()
     [3, 4]
@@ -52,7 +52,7 @@ def integers(numbers: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which values of an Arrow array are null.
+    """A mask of the null values of an Arrow array.
 
     >>> null_mask(pa.array([1, None]))
     array([False,  True])
@@ -66,19 +66,19 @@ def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def validity_buffer(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's bitmap of which values are not null; None if all are."""
+    """Arrow's validity bitmap; None if there are no nulls."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def validity(values: pa.Array) -> tuple[Bytes, int]:
-    """An Arrow array's bitmap and its first bit; no bytes if nothing is null."""
+    """An Arrow array's bitmap and its first bit; an empty array if nothing is null."""
     if not values.null_count:
         return NO_BYTES, 0
     return frozen(values.buffers()[0]), values.offset
 
 
 def frozen(data: Any) -> Bytes:
-    """Bytes as the kernels want them: a read-only array."""
+    """Bytes as kernels take them: a read-only array."""
     if data is None:
         return NO_BYTES
     array = np.frombuffer(data, dtype=np.uint8)

@@ -1,12 +1,12 @@
-"""The edge for one schema: rows and tables in, codes out, and back.
+"""The codec of one schema: rows and tables to codes, and back.
 
-A batch of n rows is one C-contiguous int64 array of shape (columns, n). Single rows are what a stream of small changes
-is made of, so for each schema two small functions are generated and compiled once: `encode_row` checks the common
-case of every column in a comparison or two and calls the general encoder (see `values`) only when that fails, and
-`decode_row` is its inverse. Batches go column by column through `arrays`.
+A batch of n rows is one C-contiguous int64 array of shape (columns, n). Streams of small changes consist of single
+rows, so two small functions are generated and compiled once per schema. `encode_row` checks the common case of every
+column in a comparison or two, and calls the general encoder (see `values`) only when that fails; `decode_row` is its
+inverse. Batches go column by column through `arrays`.
 
-A bad row raises an `InputError` with one of these codes, naming row (counted from 0), column and value:
-`E_WIDTH` number of columns, `E_COLUMN` names, `E_TYPE`, `E_NULL`, `E_RANGE`.
+A bad row raises an `InputError` that names row (counted from 0), column and value, with one of these codes: `E_WIDTH`
+(number of columns), `E_COLUMN` (names), `E_TYPE`, `E_NULL`, `E_RANGE`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from everview.errors import EverviewError, InputError, did_you_mean
 from everview.types import NULL, PACKED, DataType
 
 ONE_BY_ONE_ROWS = 24
-"""Up to so many rows, going row by row is faster than column by column."""
+"""Up to this many rows, row by row is faster than column by column."""
 
 ROW_BYTES, VALUE_BYTES = 64, 32
-"""What a tuple in a list takes, and each of its values."""
+"""Size of a tuple in a list, and of each of its values."""
 
 Row = tuple[Any, ...]
 
@@ -55,9 +55,9 @@ class Codec:
     """
 
     encode_row: Callable[[Any], tuple[int, ...]]
-    """Codes of one row (tuple, list or dict)."""
+    """Encode one row (tuple, list or dict)."""
     decode_row: Callable[[Sequence[int]], Row]
-    """Row of one tuple of codes."""
+    """Decode one tuple of codes."""
 
     def __init__(self, types: Sequence[DataType], names: Sequence[str], interner: Interner) -> None:
         self.types = tuple(types)
@@ -71,23 +71,23 @@ class Codec:
     # rows
 
     def encode(self, data: Any) -> Words:
-        """Codes of rows (any iterable of tuples, lists or dicts) or of a table (see `encode_table`)."""
+        """Encode rows (any iterable of tuples, lists or dicts) or a table (see `encode_table`)."""
         if type(data) is list or not is_table(data):
             return self.encode_rows(data)
         return self.encode_table(data)
 
     def encode_few(self, rows: Any) -> list[tuple[int, ...]] | None:
-        """The codes of a few rows in a list, as tuples; None if it is anything else, for which columns are better."""
+        """Encode a short list of rows as tuples; None for any other input, which is better encoded by columns."""
         if type(rows) is not list or len(rows) > ONE_BY_ONE_ROWS:
             return None
         try:
             return [self.encode_row(rows[0])] if len(rows) == 1 else [*map(self.encode_row, rows)]
         except EverviewError:
-            self.encode_rows(rows)  # says which row it was
+            self.encode_rows(rows)  # reports which row it was
             raise
 
     def encode_rows(self, rows: Iterable[Any]) -> Words:
-        """Codes of rows given as tuples, lists or dicts."""
+        """Encode rows given as tuples, lists or dicts."""
         rows = rows if isinstance(rows, list) else _row_list(rows)
         if len(rows) <= ONE_BY_ONE_ROWS:
             return self._encode_few(rows)
@@ -98,7 +98,7 @@ class Codec:
         return self._encode_columns([*zip(*rows, strict=True)], len(rows))
 
     def decode_rows(self, columns: Words) -> list[Row]:
-        """The rows of codes of shape (columns, n)."""
+        """Decode codes of shape (columns, n)."""
         check_room(columns.shape[1], ROW_BYTES + VALUE_BYTES * len(self.types))
         if not self.types:
             return [()] * columns.shape[1]
@@ -108,9 +108,9 @@ class Codec:
     # tables
 
     def encode_table(self, data: Any) -> Words:
-        """Codes of an Arrow table or batch, a pandas or polars frame, a dict of columns, or a NumPy array.
+        """Encode an Arrow table or batch, a pandas or polars frame, a dict of columns, or a NumPy array.
 
-        Columns are found by name, in any order; those of a plain two-dimensional array by position.
+        Columns are matched by name, in any order; those of a plain two-dimensional array by position.
         """
         columns = columns_of(data)
         if isinstance(columns, list):
@@ -125,7 +125,7 @@ class Codec:
         return self._encode_columns([columns[name] for name in self.names], sizes[0] if sizes else 0)
 
     def to_arrow(self, columns: Words) -> pa.Table:
-        """An Arrow table of codes of shape (columns, n).
+        """Decode codes of shape (columns, n) into an Arrow table.
 
         >>> Codec((DataType("bool"),), ("ok",), Interner()).to_arrow(np.array([[1, 0]])).to_pydict()
         {'ok': [True, False]}
@@ -138,7 +138,7 @@ class Codec:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def to_pandas(self, columns: Words) -> Any:
-        """A pandas frame; nullable numbers and bools have pandas' own nullable types, tuples are tuples."""
+        """Decode into a pandas frame; nullable numbers and bools have pandas' own nullable types, tuples are tuples."""
         import pandas as pd
 
         nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
@@ -156,18 +156,18 @@ class Codec:
         return plain
 
     def to_polars(self, columns: Words) -> Any:
-        """A polars frame."""
+        """Decode into a polars frame."""
         import polars as pl
 
         table = self.to_arrow(columns)
         for i, declared in enumerate(self.types):
-            if declared.kind == "interval":  # polars has none with months
+            if declared.kind == "interval":  # polars has no intervals with months
                 values = decode_list(columns[i], declared, self.interner)
                 texts = pa.array([None if v is None else str(v) for v in values], pa.string())
                 table = table.set_column(i, self.names[i], texts)
         return pl.from_arrow(table)
 
-    # parts
+    # helpers
 
     def as_tuple(self, row: Any) -> Row:
         """A row in the schema's order, from a dict, list or other sequence of values."""
@@ -186,13 +186,13 @@ class Codec:
         try:
             codes = [*map(self.encode_row, rows)]
         except InputError:
-            codes = self._located(rows, self.encode_row)  # once more, to tell the row
+            codes = self._located(rows, self.encode_row)  # once more, to find the row
         if codes and self.types:
             return np.array([*zip(*codes, strict=True)], dtype=np.int64)
         return np.empty((len(self.types), len(codes)), dtype=np.int64)
 
     def _located(self, rows: list[Any], function: Callable[[Any], Any]) -> list[Any]:
-        """`function` of each row; a refusal names the row."""
+        """Apply `function` to each row; errors name the row."""
         out = []
         try:
             for row in rows:
@@ -238,7 +238,7 @@ class Codec:
 
 
 def _row_list(rows: Iterable[Any]) -> list[Any]:
-    """Rows of any iterable; a single row in place of rows is the usual mistake."""
+    """Rows of any iterable; detects the common mistake of passing a single row."""
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise scalars.wrong_type(rows, "a list of rows", "give a list of tuples or dicts, or a table")
     return [*rows]
@@ -249,7 +249,7 @@ def _placed(error: InputError, place: str) -> InputError:
     return InputError(error.code, place + joint + error.message, error.hint)
 
 
-# Generated functions. The text is made from types and column numbers alone; names and values never enter it.
+# Generated functions. The source consists of types and column numbers alone; names and values never enter it.
 
 _QUICK_ENCODE = {
     "int": "if type(c{i}) is not int or not {low} <= c{i} <= {high}: c{i} = f{i}(c{i})",
@@ -330,7 +330,7 @@ def _listed(width: int) -> str:
 
 
 def _named(encode: Encode, name: str) -> Encode:
-    """The encoder, whose refusals name the column."""
+    """The encoder with errors that name the column."""
 
     def encode_named(value: Any) -> int:
         try:
@@ -349,5 +349,5 @@ def _compiled(text: str, name: str, known: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _code(text: str, name: str) -> CodeType:
-    """The same for all tables and views whose columns have the same types."""
+    """Compile the functions, once for all tables and views with the same column types."""
     return compile(text, f"<everview {name}>", "exec")

@@ -1,4 +1,4 @@
-"""Declared types: what people write for a column's type, and Arrow's names for the same.
+"""Declared types: parsing the type of a column, and conversion to and from Arrow types.
 
 >>> from typing import Optional
 >>> [data_type(t) for t in (int, Optional[str], "decimal(2)?", tuple[int, str], pa.date32())]
@@ -58,7 +58,7 @@ _ELSEWHERE: dict[str, str] = {
     "boolean": "bool",
     "binary": "bytes",
 }
-"""What types are called in SQL, Spark and pandas, and here; as a hint, because their sizes may be meant."""
+"""Type names of SQL, Spark and pandas, with ours; only used in hints, because their sizes may matter."""
 
 
 def data_type(declared: Any) -> DataType:
@@ -128,7 +128,7 @@ def arrow_field(name: str, declared: DataType) -> pa.Field:
     >>> arrow_field("x", DataType("int"))
     pyarrow.Field<x: int64 not null>
     """
-    said = {b"everview": b"json"} if declared.kind == "json" else None  # Arrow has texts for it
+    said = {b"everview": b"json"} if declared.kind == "json" else None  # Arrow represents it as text
     return pa.field(name, arrow_type(declared), nullable=declared.nullable, metadata=said)
 
 
@@ -189,7 +189,8 @@ def _from_name(name: str) -> DataType:
 
 
 def _compound(text: str) -> DataType | None:
-    """array(int), map(str, int), struct(x int, y str), enum('a', 'b'), numeric(38, 10), char(3); None for others."""
+    """Parse array(int), map(str, int), struct(x int, y str), enum('a', 'b'), numeric(38, 10), char(3); None for
+    others."""
     head, bracket, rest = text.partition("(")
     if not bracket or not rest.endswith(")"):
         return None
@@ -214,7 +215,7 @@ def _compound(text: str) -> DataType | None:
 
 
 def checked_numeric(digits: int, scale: int) -> DataType:
-    """A decimal that is kept in 64 bits if its digits fit there, else a numeric.
+    """A decimal, stored in 64 bits if its digits fit, else a numeric.
 
     >>> checked_numeric(15, 2), checked_numeric(30, 2)
     (decimal(15, 2), numeric(30, 2))
@@ -226,7 +227,7 @@ def checked_numeric(digits: int, scale: int) -> DataType:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that are in no parentheses."""
+    """Split at commas outside parentheses."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -266,7 +267,7 @@ def _from_arrow(declared: pa.DataType) -> DataType:
 
 
 def _inside(part: pa.DataType, whole: pa.DataType) -> DataType:
-    """The type of what stands in lists and maps; a tuple cannot, and whether a struct is meant must be said."""
+    """The element type of lists and maps; a tuple is refused, and a struct must be declared as such."""
     found = _from_arrow(part)
     if found.kind == "tuple":
         raise _unknown(whole, "declare it: 'array(struct(x int, y str))'")

@@ -1,7 +1,7 @@
-"""Numbers that somebody has written, of any length.
+"""Parsing numbers of any length.
 
-Python refuses to read more than 4,300 digits. What people write as a limit, a place or a time is compared with numbers
-of 64 bits, so a longer one need only be too large.
+Python refuses to parse more than 4,300 digits. Limits, positions and times are compared with 64-bit numbers, so for
+longer ones it is enough to return something too large.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TOO_LARGE = 10**40
 
 
 def whole_number(text: str) -> int:
-    """The number that decimal digits say, or `TOO_LARGE`.
+    """The number with these decimal digits, or `TOO_LARGE`.
 
     >>> whole_number("0042"), whole_number("9" * 5000) == TOO_LARGE
     (42, True)
@@ -23,7 +23,7 @@ def whole_number(text: str) -> int:
 
 
 def float_of(text: str) -> float:
-    """The double that a text says; `OverflowError` if it is too large for one, or so small that nothing is left of it.
+    """Parse a double; `OverflowError` if it overflows or underflows to zero.
 
     >>> float_of(" 1e3 "), float_of("-Infinity")
     (1000.0, -inf)

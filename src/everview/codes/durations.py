@@ -1,4 +1,4 @@
-"""Durations as people write them: `timedelta`, seconds as a number, or a text like "5s"."""
+"""Parsing durations: `timedelta`, seconds as a number, or a text like "5s"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from everview.errors import InputError
 
 Duration = dt.timedelta | float | str
-"""How long: a timedelta, seconds, or "500ms", "5s", "2m", "1h", "10 minutes"."""
+"""A duration: a timedelta, seconds, or "500ms", "5s", "2m", "1h", "10 minutes"."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WORDS = {"millisecond": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d"}

@@ -1,9 +1,9 @@
-"""Lists and dictionaries that stay as they are: what arrays, structs, maps and JSON are in Python.
+"""Immutable lists and dictionaries: the Python values of arrays, structs, maps and JSON.
 
-They equal plain lists and dictionaries, and can stand in a set or be keys of a dictionary, as rows must. Changing one
-is refused: `list(x)` or `dict(x)` makes a copy that can be changed.
+They equal plain lists and dictionaries and are hashable, as rows must be. To change one, copy it with `list(x)` or
+`dict(x)`.
 
-`JSON_NULL` is JSON's null where it stands alone; None is SQL's NULL there. Inside lists and objects null is None.
+`JSON_NULL` is a top-level JSON null, where None would be SQL's NULL. Inside lists and objects null is None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
 
 
 class FrozenList(list[Any]):
-    """A list that cannot be changed.
+    """An immutable list.
 
     >>> FrozenList([1, 2]) == [1, 2], {FrozenList([1, 2])} == {FrozenList([1, 2])}
     (True, True)
@@ -36,7 +36,7 @@ class FrozenList(list[Any]):
 
 
 class FrozenDict(dict[Any, Any]):
-    """A dictionary that cannot be changed.
+    """An immutable dictionary.
 
     >>> hash(FrozenDict({"a": 1, "b": 2})) == hash(FrozenDict({"b": 2, "a": 1}))
     True
@@ -55,7 +55,7 @@ class FrozenDict(dict[Any, Any]):
 
 
 class JsonNull:
-    """JSON's null, standing alone."""
+    """The type of a top-level JSON null."""
 
     _only: JsonNull | None = None
 
@@ -72,11 +72,11 @@ class JsonNull:
 
 
 JSON_NULL = JsonNull()
-"""JSON's null as a value of its own."""
+"""A top-level JSON null."""
 
 
 def frozen(value: Any) -> Any:
-    """A value whose lists, tuples and dictionaries cannot be changed.
+    """A value with immutable lists, tuples and dictionaries.
 
     >>> frozen({"a": [1]})
     {'a': [1]}

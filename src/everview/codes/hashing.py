@@ -1,10 +1,10 @@
 """Kernels of the interner: one hash of bytes, and an open-addressing table from ids to slots.
 
-The hash is of the wyhash family: 16 bytes per step through one 64 x 64 -> 128 bit multiplication, whose halves and
-operands are folded together by xor (`mix`), so that no operand can silence the other. It depends on the bytes and the
-seed alone: every process on every (little-endian) machine gets the same number.
+The hash is of the wyhash family: 16 bytes per step through one 64 x 64 -> 128 bit multiplication. Its halves and
+operands are folded together by xor (`mix`), so that no operand can cancel the other. It depends on the bytes and the
+seed alone: all processes on all (little-endian) machines compute the same number.
 
-The interner's *store* is five arrays that grow at the end and never change what was written:
+The interner's *store* is five append-only arrays:
 
     heap     uint8   the bytes of all values, one after the other
     starts   int64   value s is heap[starts[s] : starts[s + 1]]
@@ -12,9 +12,9 @@ The interner's *store* is five arrays that grow at the end and never change what
     kinds    uint8   what value s is (str, bytes, tuple)
     table    int64   pairs (id, s + 1), linear probing, a power of two of them, never more than half full
 
-Hazard: kernels read heap and payload through addresses (8 bytes at a time), so `starts` must be right; nothing checks.
-Readers may run while one writer appends: a reader carries the number of entries that were published when it started
-and takes an entry of a later slot for a stranger. Entries are never moved or removed within a table.
+Hazard: kernels read heap and payload through addresses (8 bytes at a time), so `starts` must be correct; nothing checks
+it. Readers may run while one writer appends: a reader carries the number of entries published when it started and
+ignores entries of later slots. Entries are never moved or removed within a table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from everview.kernels.build.native import DEBUG, POINTER, WORD, entry, external, inner, primitive
+from everview.kernels.build.native import DEBUG, WORD, entry, inner, primitive
 from everview.kernels.memory import raw_load, raw_store
+from everview.kernels.trace.hints import prefetch
 from everview.types import NULL
 
 if DEBUG:
@@ -38,7 +39,7 @@ _S1 = -0x1775A4E6D78B2A3B
 _S2 = 0x589965CC75374CC3
 
 BLOCK = 64
-"""Values whose memory is asked for ahead of their turn."""
+"""Values prefetched as a block."""
 
 COUNT, USED = 0, 1
 """Words of the store's state: entries, bytes of the heap in use."""
@@ -79,18 +80,9 @@ def _mix(builder: Any, left: Any, right: Any) -> Any:
     return builder.xor(low, high)
 
 
-@primitive("void(int64)")
-def _prefetch(builder: Any, address: Any) -> None:
-    """Ask for the cache line of `address`; harmless whatever the address is."""
-    half = ir.IntType(32)
-    function = external(builder, "llvm.prefetch.p0", ir.VoidType(), POINTER, half, half, half)
-    read, keep, data = (ir.Constant(half, number) for number in (0, 3, 1))
-    builder.call(function, [builder.inttoptr(address, POINTER), read, keep, data])
-
-
 @inner
 def _inside(array, n, i):
-    """Whether an array of n items has an item i; known to be so in the normal build."""
+    """Whether i is a valid index of an array of n items; always true in the normal build."""
     if DEBUG:  # alone, so that Numba leaves the rest out of the normal build
         inside = 0 <= i < n
         if not inside:
@@ -173,14 +165,14 @@ def _probe(table, words, wanted):
 
 @inner
 def _fetch(wanted, low, high, starts, table, words):
-    """Ask for the memory that look-ups of a block of ids will touch.
+    """Prefetch the memory that look-ups of a block of ids will touch.
 
-    A look-up waits for memory several times (table, start, bytes); so a whole block waits together.
+    A look-up misses the cache several times (table, start, bytes); prefetching a whole block overlaps the misses.
     """
     for i in range(low, high):
-        _prefetch(table + 16 * _home(words >> 1, raw_load(wanted, i)))
+        prefetch(table + 16 * _home(words >> 1, raw_load(wanted, i)))
     for i in range(low, high):
-        _prefetch(starts + 8 * _guess(table, words, raw_load(wanted, i)))
+        prefetch(starts + 8 * _guess(table, words, raw_load(wanted, i)))
 
 
 @inner
@@ -224,7 +216,7 @@ def intern(
                 raw_store(out, j, hash_bytes(payload + at, _word(spans, n_spans, j + 1) - at, kind) & mask)
             _fetch(out, i, ready, starts, table, words)
             for j in range(i, ready):
-                _prefetch(heap + _word(starts, n_starts, _guess(table, words, raw_load(out, j))))
+                prefetch(heap + _word(starts, n_starts, _guess(table, words, raw_load(out, j))))
         if n_valid > 0:
             bit = first_bit + i
             if (_byte(valid, n_valid, bit >> 3) >> (bit & 7)) & 1 == 0:
@@ -359,9 +351,9 @@ def gather(slots, n, heap, _heap, starts, n_starts, out, _out):
     for i in range(n):
         if i % BLOCK == 0:
             for j in range(i, min(i + BLOCK, n)):
-                _prefetch(starts + 8 * raw_load(slots, j))
+                prefetch(starts + 8 * raw_load(slots, j))
             for j in range(i, min(i + BLOCK, n)):
-                _prefetch(heap + _word(starts, n_starts, max(raw_load(slots, j), 0)))
+                prefetch(heap + _word(starts, n_starts, max(raw_load(slots, j), 0)))
         slot = raw_load(slots, i)
         if slot >= 0:
             begin = _word(starts, n_starts, slot)

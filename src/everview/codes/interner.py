@@ -1,25 +1,26 @@
 """The dictionary between texts, bytes and tuples, and their 64-bit ids.
 
-**Ids come from the value alone.** An id is a hash of the value's bytes, seeded with its kind ("a" and b"a" differ), so
-two machines that never talked give one value the same id. If a hash is taken by another value (or is the code of
-NULL), the value gets the hash under the next salt. Then, and only then, ids depend on who came first: among a hundred
-million values the chance that this ever happens is 0.03 %. `load` notices when dictionaries disagree for that reason
-and refuses; it never mixes two values up.
+**Ids depend on the value alone.** An id is a hash of the value's bytes, seeded with its kind ("a" and b"a" differ), so
+independent machines assign the same id. If a hash belongs to another value (or is the code of NULL), the next salt is
+used. Only then do ids depend on the order of arrival: among a hundred million values the probability that this ever
+happens is 0.03 %. `load` detects dictionaries that disagree for that reason and refuses them; it never confuses two
+values.
 
-**A tuple's bytes** are two words per item: what the item is (kind, and scale of a decimal; 0 for NULL) and its code. A
-text inside a tuple is interned itself, so tuples are of fixed width, nest, and describe themselves.
+**A tuple's bytes** are two words per item: its type (kind, and scale of a decimal; 0 for NULL) and its code. A text
+inside a tuple is itself interned, so tuples have a fixed width, nest, and are self-describing.
 
-**The store** (arrays and kernels in `hashing`) only ever grows. One writer at a time appends under a lock and then
-publishes a new `_Snapshot`; readers take the snapshot once and need no lock. Beside it live Python dictionaries that
-make single values fast; they are caches, bounded by `CACHED` entries.
+**The store** (arrays and kernels in `hashing`) is append-only. One writer at a time appends under a lock and then
+publishes a new `_Snapshot`; readers take the snapshot once and need no lock. Python dictionaries beside it make single
+values fast; they are caches, bounded by `CACHED` entries.
 
-**Values at rest.** Where a directory has the values, a process can leave them there: `rest_on` gives it `runs`
-(`everview.codes.runs`), sorted pieces in mapped files, and empties the store, which then holds only what is newer. A
-value that no run and no entry has is new; where a hash is another's, that other is brought back into the store first,
-so the rule of salts holds as if all were here.
+**Stored values.** A process need not hold values that are in its directory. `rest_on` gives the interner `runs`
+(`everview.codes.runs`), sorted pieces in mapped files, and empties the store, which then holds only newer values. A
+value in neither is new. If its hash belongs to another value of a run, that one is first copied into the store, so the
+salt rule holds as if everything were in memory.
 
-Hazard: without runs, values are never forgotten while a process has the dictionary. A stream of ever new texts grows it
-for ever; `nbytes` tells. In a directory they are forgotten when it is opened (`everview.store.dictionary_gc`).
+Hazard: without runs, values are never removed while a process has the dictionary. A stream of ever new texts grows it
+without bound; see `nbytes`. In a directory, unused values are removed when it is opened
+(`everview.store.dictionary_gc`).
 """
 
 from __future__ import annotations
@@ -55,17 +56,17 @@ Words = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 CACHED = 1 << 20
-"""Most entries of one of the Python dictionaries beside the store."""
+"""Maximum number of entries of each Python dictionary beside the store."""
 
 SCALE = 6
-"""Scale of a decimal in a tuple whose type was not declared."""
+"""Scale of a decimal in a tuple without a declared type."""
 
 TAGS: dict[str, int] = {
     "int": 1, "float": 2, "bool": 3, "str": 4, "bytes": 5, "date": 6, "timestamp": 7, "decimal": 8, "tuple": 9,
     "timestamptz": 10, "time": 11, "enum": 12, "numeric": 13, "interval": 14, "uuid": 15, "json": 16, "array": 17,
     "struct": 18, "map": 19, "char": 20,
 }  # fmt: skip
-"""Numbers of the kinds, in tuples and as seeds of ids. Part of the stored format: never change one."""
+"""Tags of the kinds, in tuples and as seeds of ids. Part of the stored format: never change one."""
 
 KINDS = {tag: kind for kind, tag in TAGS.items()}
 _SHORT_TEXT = 2**31 - 1
@@ -82,13 +83,13 @@ class _Snapshot(NamedTuple):
     size: int
     used: int
     base: int = 0
-    """entries that came before these and are at rest"""
+    """number of preceding entries, which are in runs"""
     runs: tuple[Run, ...] = ()
 
 
 class Remembered(dict[int, Any]):
-    """A cache from ids to values that reads what it lacks, and begins anew when it is full: what came first is hardly
-    what is asked for now.
+    """A cache from ids to values that loads what it lacks and is emptied when full: the oldest entries are rarely the
+    ones needed now.
 
     >>> squares = Remembered(lambda n: n * n, most=2)
     >>> squares[3], squares[4], len(squares), squares[NULL]
@@ -124,7 +125,7 @@ class Interner:
     """
 
     def __init__(self, *, hash_bits: int = 64) -> None:
-        """`hash_bits` below 64 makes collisions likely: for tests."""
+        """`hash_bits` below 64 makes collisions likely, for tests."""
         self._mask = -1 if hash_bits == 64 else (1 << hash_bits) - 1
         self._lock = threading.Lock()
         self._state = np.zeros(2, dtype=np.int64)
@@ -133,16 +134,16 @@ class Interner:
         self.known_bytes: dict[bytes, int] = {}
         self._known_packed: dict[tuple[str, str], int] = {}
         self.unpacked: dict[DataType, Remembered] = {}
-        """What was read of packed values, by their type."""
+        """Unpacked values, by their type."""
         self.values = Remembered(self._read)
 
     def __len__(self) -> int:
-        """Entries so far, those that have been left to runs included; runs that came from elsewhere do not count."""
+        """The number of entries so far, including those moved to runs but not runs from elsewhere."""
         return self._snapshot.base + self._snapshot.size
 
     @property
     def resident(self) -> int:
-        """Entries that are held in memory."""
+        """Entries held in memory."""
         return self._snapshot.size
 
     @property
@@ -156,7 +157,7 @@ class Interner:
     # single values
 
     def id(self, value: str | bytes | tuple[Any, ...]) -> int:
-        """The id of one value; a tuple's items are taken for what they are (see `tuple_id` for declared types)."""
+        """The id of one value; a tuple's item types are inferred (see `tuple_id` for declared types)."""
         kind = kind_of(value)
         if kind == "str":
             return self.text_id(str(value))
@@ -187,7 +188,7 @@ class Interner:
         return known
 
     def packed_id(self, kind: str, text: str) -> int:
-        """The id of a value that is kept in a written form (see `everview.codes.packed`)."""
+        """The id of a value stored in serialised form (see `everview.codes.packed`)."""
         known = self._known_packed.get((kind, text))
         if known is None:
             known = self._add_one(TAGS[kind], utf8(text))
@@ -208,7 +209,7 @@ class Interner:
     # batches
 
     def encode(self, values: Any, kind: str | DataType = "str") -> Words:
-        """Ids of an Arrow array (or chunked array, or list) of texts or bytes; NULL's code for nulls.
+        """Encode an Arrow array (or chunked array, or list) of texts or bytes; nulls become NULL's code.
 
         >>> interner = Interner()
         >>> interner.encode(pa.array([b"a", b"a"]), "bytes").tolist() == [interner.id(b"a")] * 2
@@ -234,7 +235,7 @@ class Interner:
         return self._add(TAGS[name], frozen(payload), offsets, *validity(values), len(values))
 
     def decode(self, ids: Words, kind: str | DataType = "str") -> pa.Array:
-        """The Arrow array (string or binary; the large variant beyond 2 GB) of ids of one kind."""
+        """Decode ids of one kind into an Arrow array (string or binary; the large variant beyond 2 GB)."""
         name = kind.kind if isinstance(kind, DataType) else kind
         payload, spans, slots = self.payloads(ids, name)
         short = payload.size <= _SHORT_TEXT
@@ -249,7 +250,8 @@ class Interner:
     def encode_tuples(
         self, tags: Sequence[int], nullable: Sequence[bool], codes: Words, null: npt.NDArray[np.bool_]
     ) -> Words:
-        """Ids of n tuples: their items' tags, which items may be NULL, codes (items, n), which tuples are NULL."""
+        """Encode n tuples, given their items' tags, which items may be NULL, codes (items, n), and which tuples are
+        NULL."""
         count = codes.shape[1]
         words = np.empty((count, len(tags), 2), dtype="<i8")
         missing = (codes.T == NULL) & np.array(nullable, dtype=np.bool_)
@@ -275,7 +277,7 @@ class Interner:
         return codes, null
 
     def payloads(self, ids: Words, kind: str | None) -> tuple[Bytes, Words, Words]:
-        """The bytes of values of one kind: all in a row, where each starts and ends, and its slot (-1 for NULL)."""
+        """The bytes of values of one kind: concatenated, with the bounds of each, and its slot (-1 for NULL)."""
         wanted = np.ascontiguousarray(ids, dtype=np.int64)
         store = self._snapshot
         slots = np.empty(wanted.size, dtype=np.int64)
@@ -319,7 +321,7 @@ class Interner:
         return pa.Table.from_arrays(columns, names=["kind", "id", "value"])
 
     def load(self, table: pa.Table) -> None:
-        """Add entries that another interner exported; all or, if one disagrees with an entry here, none."""
+        """Add entries exported by another interner: all of them, or none if one disagrees with an entry here."""
         kinds = np.concatenate([NO_BYTES, *(numbers_of(part, np.uint8) for part in table["kind"].chunks)])
         if np.count_nonzero(kinds[1:] != kinds[:-1]) > len(TAGS):  # sorted by id: kinds are mixed
             table = table.take(integers(np.argsort(kinds, kind="stable")))
@@ -333,7 +335,7 @@ class Interner:
                 self._load_in_turns(kinds.tolist(), table, before)
 
     def _load_run(self, kind: int, run: pa.Table) -> bool:
-        """Add entries of one kind; whether all got their ids."""
+        """Add entries of one kind; return whether all got their ids."""
         values = pa.concat_arrays(run["value"].cast(pa.large_binary()).chunks)
         _, spans, payload = values.buffers()
         offsets = np.frombuffer(spans, dtype=np.int64)[values.offset : values.offset + len(values) + 1].copy()
@@ -341,8 +343,8 @@ class Interner:
         return np.array_equal(self._add_locked(kind, frozen(payload), offsets, NO_BYTES, 0, len(values)), given)
 
     def _load_in_turns(self, kinds: list[int], table: pa.Table, before: _Snapshot) -> None:
-        """Add entries whose order is not that in which they came: each when those are here that have its hashes. Only
-        where hashes collide, so a value at a time will do. If one's turn never comes, go back to `before`.
+        """Add entries that are not in their original order: each once the owners of its hashes are present. Needed only
+        after hash collisions, so it works value by value. If an entry's turn never comes, revert to `before`.
         """
         entries = [*zip(kinds, table["id"].to_pylist(), table["value"].to_pylist(), strict=True)]
         tried = len(entries) + 1
@@ -372,7 +374,8 @@ class Interner:
         return self._add_locked(kind, data, np.array((0, len(value)), dtype=np.int64), NO_BYTES, 0, 1)
 
     def rest_on(self, runs: Sequence[Run], until: int) -> None:
-        """Look values up in these runs, and hold none that they have: they have all entries before number `until`.
+        """Look values up in these runs, which contain all entries before number `until`, and do not hold those in
+        memory.
 
         >>> interner = Interner()
         >>> fig = interner.id("fig")
@@ -401,7 +404,7 @@ class Interner:
             return self._add_locked(kind, payload, spans, valid, first_bit, count)
 
     def _add_locked(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
-        if self._state[hashing.COUNT] != self._snapshot.size:  # going back was itself interrupted
+        if self._state[hashing.COUNT] != self._snapshot.size:  # the rollback was itself interrupted
             self._go_back(self._snapshot)
         if self._snapshot.runs:
             return self._add_to_runs(kind, payload, spans, valid, first_bit, count)
@@ -447,7 +450,7 @@ class Interner:
             others |= more
 
     def _other_owners(self, kind: int, payload: Bytes, spans: Words, ids: Words, places: Words) -> set[tuple[int, int]]:
-        """Which entries of runs have the ids that some values got under a salt, and are other values."""
+        """The entries of runs that own the ids some other values got under a salt."""
         if not len(places):
             return set()
         which, slots = slots_in(self._snapshot.runs, ids[places])
@@ -460,7 +463,7 @@ class Interner:
         return found
 
     def _bring(self, entries: set[tuple[int, int]]) -> None:
-        """Copy entries of runs into the store, under their ids: other values need to know that those are taken."""
+        """Copy entries of runs into the store, under their ids, so that these count as taken."""
         for number, slot in entries:
             run, store = self._snapshot.runs[number], self._snapshot
             data = run.heap[run.starts[slot] : run.starts[slot + 1]]
@@ -488,7 +491,7 @@ class Interner:
             store = self._grown(store, int(spans[done + 1] - spans[done]))
 
     def _grown(self, store: _Snapshot, needed: int) -> _Snapshot:
-        """Copies of whatever is full, twice the size, with room for a value of `needed` bytes."""
+        """Copies of the full arrays at twice the size, with room for a value of `needed` bytes."""
         count, used = int(self._state[hashing.COUNT]), int(self._state[hashing.USED])
         if used + needed > store.heap.size:
             store = store._replace(heap=longer(store.heap, used, max(2 * store.heap.size, 2 * (used + needed))))
@@ -502,7 +505,7 @@ class Interner:
         return store
 
     def _go_back(self, before: _Snapshot) -> None:
-        """Forget the entries after `before`; nobody can have seen their ids."""
+        """Remove the entries after `before`, whose ids have not been published."""
         table = np.zeros_like(before.table)
         hashing.fill_table(table, before.ids, before.size)
         self._snapshot = before._replace(table=table)
@@ -514,7 +517,7 @@ class Interner:
         return ids[np.where(null_mask(values.indices), len(ids) - 1, places) if values.null_count else places]
 
     def _encode_list(self, values: Sequence[Any], kind: str) -> Words:
-        """Ids of a list; not by way of `pa.array`, which would import pandas (0.5 s)."""
+        """Encode a list; avoids `pa.array`, which would import pandas (0.5 s)."""
         valid = NO_BYTES
         if None in values:
             valid = np.packbits([value is not None for value in values], bitorder="little")
@@ -529,7 +532,7 @@ class Interner:
         return self._add(TAGS[kind], frozen(payload), spans, frozen(valid), 0, len(values))
 
     def _tuple(self, items: tuple[Any, ...]) -> int:
-        """The id of a tuple whose items are taken for what they are."""
+        """The id of a tuple with inferred item types."""
         pairs = [self._item(item) for item in items]
         return self.tuple_id([tag for tag, _ in pairs], [code for _, code in pairs])
 
@@ -545,7 +548,7 @@ class Interner:
         return TAGS[kind], self.id(item)
 
     def _read(self, wanted: int) -> Any:
-        """The value of an id, from the store."""
+        """Read the value of an id from the store."""
         store = self._snapshot
         slot = hashing.slot_of(wanted, store.table, store.size)
         if slot >= 0:
@@ -579,7 +582,7 @@ def _empty() -> _Snapshot:
 
 
 def _picked(payload: Bytes, spans: Words, places: Words) -> tuple[Bytes, Words]:
-    """The bytes of some values, one after the other, and where each starts and ends."""
+    """The bytes of some values, concatenated, with the bounds of each."""
     cuts = np.zeros(len(places) + 1, dtype=np.int64)
     np.cumsum(spans[places + 1] - spans[places], out=cuts[1:])
     out = np.empty(int(cuts[-1]), dtype=np.uint8)
@@ -588,7 +591,7 @@ def _picked(payload: Bytes, spans: Words, places: Words) -> tuple[Bytes, Words]:
 
 
 def _payloads_at_rest(store: _Snapshot, wanted: Words, kind: str | None) -> tuple[Bytes, Words, Words]:
-    """What `Interner.payloads` gives, where runs have some of the values."""
+    """Implements `Interner.payloads` when runs have some of the values."""
     which, slots = slots_in(store.runs, wanted)
     here = np.flatnonzero((which < 0) & (wanted != NULL))
     found, spans = np.empty(len(here), dtype=np.int64), np.empty(len(here) + 1, dtype=np.int64)
@@ -618,7 +621,7 @@ def _payloads_at_rest(store: _Snapshot, wanted: Words, kind: str | None) -> tupl
 
 
 def item_tag(declared: DataType) -> int:
-    """What the tag of a tuple's item of this type is, if it is not NULL.
+    """The tag of a tuple's item of this type, if it is not NULL.
 
     >>> item_tag(DataType("int")), item_tag(DataType("decimal", scale=2))
     (1, 520)

@@ -1,8 +1,8 @@
-"""Intervals as PostgreSQL has them: months, days and microseconds, which cannot be turned into one another.
+"""Intervals as in PostgreSQL: months, days and microseconds, which cannot be converted into one another.
 
-A month is not some number of days, and a day not always 24 hours. Only for comparing are they taken for 30 days and
-24 hours: `total`. So '1 month' = '30 days', though adding them to a date gives different days. An interval whose total
-does not fit 64 bits of microseconds (292,000 years) is refused.
+A month has no fixed number of days, and a day is not always 24 hours. Only comparisons assume 30 days and 24 hours:
+`total`. So '1 month' = '30 days', although adding them to a date gives different days. An interval whose total does not
+fit 64 bits of microseconds (292,000 years) is refused.
 
 >>> str(Interval(months=14, days=3, microseconds=4 * HOUR + 500_000))
 '1 year 2 mons 3 days 04:00:00.5'
@@ -26,7 +26,7 @@ MONTH_DAYS = 30
 @total_ordering
 @dataclass(frozen=True)
 class Interval:
-    """A distance of time. Equal if its parts are; ordered by how long it is.
+    """A span of time. Equal if its parts are; ordered by length.
 
     >>> Interval(months=1) > Interval(days=29), Interval(days=1) == Interval(microseconds=DAY)
     (True, False)
@@ -38,7 +38,7 @@ class Interval:
 
     @property
     def total(self) -> int:
-        """Microseconds, if a month has 30 days and a day 24 hours."""
+        """Microseconds, with 30 days per month and 24 hours per day."""
         return (self.months * MONTH_DAYS + self.days) * DAY + self.microseconds
 
     def __lt__(self, other: Interval) -> bool:
@@ -58,7 +58,8 @@ class Interval:
         return self + -other
 
     def __mul__(self, factor: int | float | Fraction) -> Interval:
-        """Fractions go down: of a month into days, to a millionth of a day as PostgreSQL has it, of a day into time."""
+        """Fractions carry down: of a month into days (to a millionth of a day, as in PostgreSQL), of a day into
+        time."""
         by = Fraction(factor)
         months, days = self.months * by, self.days * by
         left = Fraction(round((months - int(months)) * MONTH_DAYS * 10**6), 10**6)
@@ -68,7 +69,7 @@ class Interval:
         return Interval(int(months), whole, round(self.microseconds * by) + rest - more * DAY)
 
     def timedelta(self) -> dt.timedelta:
-        """The interval as Python's, which knows no months.
+        """The interval as a Python timedelta, which has no months.
 
         >>> Interval(days=1, microseconds=5).timedelta()
         datetime.timedelta(days=1, microseconds=5)
@@ -78,7 +79,7 @@ class Interval:
         return dt.timedelta(days=self.days, microseconds=self.microseconds)
 
     def __str__(self) -> str:
-        """As PostgreSQL writes it."""
+        """In PostgreSQL's format."""
         years, months = divmod(abs(self.months), 12)
         sign = -1 if self.months < 0 else 1
         words: list[str] = []
@@ -112,10 +113,10 @@ def of_timedelta(value: dt.timedelta) -> Interval:
 
 
 def _spilled(months: Fraction, days: Fraction, microseconds: Fraction) -> Interval:
-    """An interval of broken parts: what is left of a whole month becomes days, of a whole day microseconds."""
+    """An interval of fractional parts: fractions of a month become days, of a day microseconds."""
     whole_months = int(months)
     days += (months - whole_months) * MONTH_DAYS
-    # PostgreSQL rounds what a month leaves to microseconds, so that a third of a month has no stray ones
+    # PostgreSQL rounds the remainder of a month to microseconds, so that a third of a month has no stray ones
     days = Fraction(round(days * DAY), DAY)
     whole_days = int(days)
     return Interval(whole_months, whole_days, round(microseconds + (days - whole_days) * DAY))
@@ -174,7 +175,7 @@ def unit_name(word: str) -> str | None:
 
 
 def parse(text: str, unit: str = "second") -> Interval:
-    """An interval as PostgreSQL reads it; `unit` is what a number without one counts. ValueError if it is none."""
+    """Parse an interval as PostgreSQL does; `unit` applies to a number without one. ValueError if invalid."""
     body = text.strip()
     if body[:1] in ("P", "p"):
         found = _ISO.fullmatch(body)
@@ -213,7 +214,7 @@ def parse(text: str, unit: str = "second") -> Interval:
 
 
 def cut(span: Interval, unit: str) -> Interval:
-    """An interval without what is smaller than a unit.
+    """Truncate an interval to a unit.
 
     >>> cut(Interval(1, 2, 3 * HOUR + 4 * MINUTE), "hour") == Interval(1, 2, 3 * HOUR)
     True
@@ -245,7 +246,7 @@ def _sum(parts: list[tuple[Fraction, str]], clock: Fraction, sign: int) -> Inter
     for amount, name in parts:
         by_month, by_day, by_time = _UNITS[name]
         if by_month > 1:
-            months += int(amount * by_month)  # PostgreSQL cuts a broken year to whole months
+            months += int(amount * by_month)  # PostgreSQL truncates a fractional year to whole months
         else:
             months += amount * by_month
         days += amount * by_day
@@ -255,7 +256,7 @@ def _sum(parts: list[tuple[Fraction, str]], clock: Fraction, sign: int) -> Inter
 
 
 def in_range(value: Interval) -> bool:
-    """Whether it can be kept: its total, and each part, fits.
+    """Whether it can be stored: its total and each part fit.
 
     >>> in_range(Interval(months=1)), in_range(Interval(months=2**31))
     (True, False)

@@ -1,10 +1,10 @@
-"""JSON values in one written form each, as PostgreSQL's jsonb: equal values have equal texts.
+"""JSON values in canonical form, like PostgreSQL's jsonb: equal values have equal texts.
 
-Keys of an object are there once (the last wins) and in jsonb's order, shorter ones first; white space is PostgreSQL's
-(`{"a": 1, "b": [1, 2]}`). Numbers are exact and without idle zeros (1.50 and 15e-1 are 1.5), which is where the text
-differs from jsonb's, that keeps them.
+Keys of an object occur once (the last wins) in jsonb's order, shorter ones first; white space is PostgreSQL's (`{"a":
+1, "b": [1, 2]}`). Numbers are exact and without trailing zeros (1.50 and 15e-1 are 1.5); here the text differs from
+jsonb, which keeps them.
 
-In Python a number with a fraction is a float if that says the same, else a Decimal.
+In Python a number with a fraction is a float if that is exact, else a Decimal.
 
 >>> canonical(parsed('{"bb": 1.50, "a": [1e2, null], "a": "x"}'))
 '{"a": "x", "bb": 1.5}'
@@ -20,11 +20,11 @@ from typing import Any
 from everview.codes.frozen import JSON_NULL, FrozenDict, FrozenList, JsonNull
 
 _MOST_EXPONENT = 1000
-"""Zeros that a number may be written with: 1e1000000 would be a text of a million."""
+"""Maximum number of zeros in a number: 1e1000000 would be a text of a million."""
 
 
 def parsed(text: str) -> Any:
-    """The value of a JSON text; ValueError if it is none."""
+    """Parse a JSON text; ValueError if invalid."""
     try:
         return _frozen(json.loads(text, parse_float=Decimal, parse_constant=_no_constant), top=True)
     except RecursionError:
@@ -55,13 +55,14 @@ def _number(value: Decimal) -> int | float | Decimal:
 
 
 def key_order(key: str) -> tuple[int, bytes]:
-    """How jsonb sorts keys: by length, then by bytes."""
+    """jsonb's order of keys: by length, then by bytes."""
     data = key.encode()
     return len(data), data
 
 
 def checked(value: Any) -> Any:
-    """A Python value as JSON has it, made of dicts, lists, texts, numbers, bools and None; TypeError if it is not."""
+    """A Python value restricted to JSON's types: dicts, lists, texts, numbers, bools and None; TypeError if it is
+    not."""
     if value is None or isinstance(value, JsonNull):
         return JSON_NULL
     return _checked(value)
@@ -90,7 +91,7 @@ def _checked(value: Any) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """The text of a value that was parsed or checked."""
+    """The canonical text of a value that was parsed or checked."""
     if value is None or isinstance(value, JsonNull):
         return "null"
     if value is True or value is False:
@@ -107,7 +108,7 @@ def canonical(value: Any) -> str:
 
 
 def order_key(value: Any) -> tuple[Any, ...]:
-    """What sorts like jsonb: null, texts, numbers, false, true, arrays by length, objects by size."""
+    """A sort key with jsonb's order: null, texts, numbers, false, true, arrays by length, objects by size."""
     if value is None or isinstance(value, JsonNull):
         return (0,)
     if isinstance(value, bool):

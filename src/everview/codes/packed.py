@@ -1,11 +1,12 @@
-"""Values that do not fit 64 bits, as texts: numerics, intervals, uuids, JSON, arrays, structs and maps are interned so.
+"""Serialisation of values that do not fit 64 bits: numerics, intervals, uuids, JSON, arrays, structs and maps are
+interned as texts.
 
-`packer(type)` gives a function from Python values to the text, `unpacker(type)` its inverse. Equal values have equal
-texts, so that equal ids mean equal values, whoever made them; that holds for values of *one* type. A text holds its
-whole value (a text inside an array is not interned by itself), so a dictionary of such texts needs no other.
+`packer(type)` returns a function from Python values to texts, `unpacker(type)` its inverse. Within *one* type equal
+values have equal texts, so that equal ids mean equal values. A text contains its whole value (a text inside an array is
+not interned separately), so a dictionary of such texts needs no other.
 
-The text is JSON: numbers, dates and times as their codes, a list for an array or struct, a list of pairs in the order
-of the keys for a map, a text for everything else. JSON values are their own text (`everview.codes.jsons`).
+The text is JSON: numbers, dates and times as their codes, a list for an array or struct, a list of pairs sorted by key
+for a map, a text for everything else. JSON values are their own text (`everview.codes.jsons`).
 
 >>> from everview.types import INT, STR, array, mapping
 >>> packer(array(INT))([1, None]), unpacker(mapping(STR, INT))(packer(mapping(STR, INT))({"b": 1, "a": 2}))
@@ -19,7 +20,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,13 @@ Pack = Callable[[Any], Any]
 
 _written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _EXACT = Context(prec=200)
+_UNROUNDED = Context(prec=2 * MOST_DIGITS, traps=[Inexact])
+_ONE = Decimal(1)
 
 
 def packer(declared: DataType) -> Callable[[Any], str]:
-    """A function from a value of the type to its text; it raises an `InputError` without a place for a bad value."""
+    """A function from a value of the type to its text; for a bad value it raises an `InputError` without row or
+    column."""
     pack = _packer(declared)
     if declared.kind == "json":
         return pack
@@ -53,7 +57,7 @@ def unpacker(declared: DataType) -> Callable[[str], Any]:
     return lambda text: unpack(json.loads(text))
 
 
-# values to what JSON has
+# values to JSON
 
 
 def _packer(declared: DataType) -> Pack:
@@ -70,7 +74,7 @@ def _packer(declared: DataType) -> Pack:
 
 
 def scalar_encoder(declared: DataType) -> Callable[[Any], int]:
-    """A function from values to codes that looks at the bits of small ints and at an enum's labels."""
+    """An encoder that checks the range of small ints and the labels of enums."""
     if declared.kind == "enum":
         return _enum_encoder(declared)
     encode, scale = ENCODERS[declared.kind], declared.scale
@@ -123,7 +127,7 @@ def _pack_text(value: Any, declared: DataType) -> str:
 
 
 def trimmed(value: str, declared: DataType) -> str:
-    """A char(n) as it is kept: without the blanks at its end."""
+    """A char(n) as stored: without trailing blanks."""
     kept = value.rstrip(" ")
     if declared.width and len(kept) > declared.width:
         problem = f"{shown(value)} has {counted(len(kept), 'letter')}, not {declared.width}"
@@ -132,7 +136,7 @@ def trimmed(value: str, declared: DataType) -> str:
 
 
 def cut_blanks(value: str, declared: DataType) -> str:
-    """A varchar(n) as it is kept: blanks behind its last letter are cut, and nothing else, as in PostgreSQL."""
+    """A varchar(n) as stored: surplus blanks at the end are cut, and nothing else, as in PostgreSQL."""
     width = declared.width
     if len(value) <= width:
         return value
@@ -184,7 +188,7 @@ def _pack_numeric(value: Any, declared: DataType) -> str:
 
 
 def trimmed_number(value: Decimal) -> Decimal:
-    """A number of a free scale without idle zeros, if it has no more than 38 digits before and after the point.
+    """A number of free scale without trailing zeros, if it has at most 38 digits before and after the point.
 
     >>> trimmed_number(Decimal("1.50")), trimmed_number(Decimal("1e3"))
     (Decimal('1.5'), Decimal('1000'))
@@ -194,19 +198,19 @@ def trimmed_number(value: Decimal) -> Decimal:
     if value.adjusted() >= MOST_DIGITS:
         problem = f"{shown(value)} needs more than {MOST_DIGITS} digits before the point"
         raise InputError("E_RANGE", problem, "use double")
-    sign, digits, exponent = value.as_tuple()
+    try:
+        reduced = value.normalize(_UNROUNDED)
+    except Inexact:
+        raise _too_fine(value, DataType("numeric", scale=MOST_DIGITS)) from None
+    exponent = reduced.as_tuple().exponent
     assert isinstance(exponent, int)
-    kept = len(digits)
-    while not digits[kept - 1]:
-        kept -= 1
-    exponent += len(digits) - kept
     if exponent < -MOST_DIGITS:
         raise _too_fine(value, DataType("numeric", scale=MOST_DIGITS))
-    return Decimal((sign, digits[:kept] + (0,) * exponent, min(exponent, 0)))
+    return reduced if exponent <= 0 else reduced.quantize(_ONE, context=_EXACT)
 
 
 def _read(text: str) -> Decimal:
-    """A number from its text, which is what Arrow has for one without a scale."""
+    """Parse a number from its text, which is how Arrow represents one without a scale."""
     try:
         return _number(Decimal(text.strip()))
     except InvalidOperation:
@@ -214,7 +218,7 @@ def _read(text: str) -> Decimal:
 
 
 def _number(value: Any) -> Decimal:
-    """What was given as a number, if it is an exact one."""
+    """The given number, if it is exact."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer)):
         hint = "write Decimal(str(x))" if isinstance(value, (float, np.floating)) else "write Decimal('1.25')"
         raise wrong_type(value, "a Decimal", hint)
@@ -381,9 +385,9 @@ def _optional_unpacker(declared: DataType) -> Pack:
 
 
 def order_key(declared: DataType) -> Callable[[Any], Any] | None:
-    """What sorts values of the type as they should be; None if they sort so by themselves.
+    """A sort key for values of the type; None if their natural order is right.
 
-    NULLs inside come last, as PostgreSQL has it.
+    NULLs inside come last, as in PostgreSQL.
 
     >>> from everview.types import INT, array
     >>> sorted([[2], [1, None], [1, 5], [1]], key=order_key(array(INT)))

@@ -1,12 +1,12 @@
-"""Runs: entries of a dictionary that are at rest, sorted by id, read where they lie.
+"""Runs: stored dictionary entries, sorted by id and read in place.
 
-An `Interner` grows with every new value. Where a directory has them anyway, a process need not: a *run* is a piece
-of the stored dictionary, a table of kind, id and value sorted by id, whose columns are used as they are in the mapped
-file. It costs page cache, which the system takes back when it needs it, and is shared by all processes of a machine.
-An id is found by binary search; ids are hashes, so sorted look-ups of a batch walk through a run once.
+An `Interner` grows with every new value, but need not hold values that are in a directory. A *run* is a piece of the
+stored dictionary: a table of kind, id and value sorted by id, whose columns are used directly from the mapped file. It
+only uses page cache, which is reclaimable and shared by all processes of a machine. An id is found by binary search;
+since ids are hashes, the sorted look-ups of a batch walk through a run once.
 
-A piece that was written by a session without runs is in the order in which its values came: `Run.of` sorts a copy of
-it, which is memory again until the pieces are merged.
+A piece written by a session without runs is in order of arrival: `Run.of` sorts a copy of it, which takes memory until
+the pieces are merged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Words = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 SORTED = {b"everview.sorted": b"id"}
-"""What the schema of a sorted piece says."""
+"""The schema metadata of a sorted piece."""
 
 
 class Run(NamedTuple):
@@ -36,7 +36,7 @@ class Run(NamedTuple):
     starts: Words
     heap: Bytes
     table: pa.Table
-    """what the arrays are parts of"""
+    """owner of the arrays"""
 
     @classmethod
     def of(cls, table: pa.Table) -> Run:
@@ -68,7 +68,7 @@ class Run(NamedTuple):
         )
 
     def slots(self, wanted: Words) -> Words:
-        """Where each id is; -1 if it is not here. Sorted ids are found fastest."""
+        """The slot of each id; -1 if absent. Sorted ids are found fastest."""
         if not len(self.ids):
             return np.full(len(wanted), -1, dtype=np.int64)
         places = np.searchsorted(self.ids, wanted)
@@ -76,27 +76,27 @@ class Run(NamedTuple):
         return np.where(self.ids[places] == wanted, places, -1)
 
     def same(self, kind: int, payload: Bytes, spans: Words, slots: Words) -> npt.NDArray[np.bool_]:
-        """Which of some values are what is in their slots."""
+        """Which of some values equal those in their slots."""
         out = np.empty(len(slots), dtype=np.int64)
         hashing.compare(kind, payload, spans, slots, self.kinds, self.heap, self.starts.view(np.uint8), out)
         same: npt.NDArray[np.bool_] = out != 0
         return same
 
     def sizes(self, slots: Words) -> Words:
-        """How many bytes the values in some slots have; 0 for slot -1."""
+        """The sizes in bytes of the values in some slots; 0 for slot -1."""
         sizes: Words = np.where(slots < 0, 0, self.starts[slots + 1] - self.starts[slots])
         return sizes
 
 
 def sorted_by_id(table: pa.Table) -> pa.Table:
-    """A dictionary's piece in the order of ids, saying so."""
+    """A dictionary's piece sorted by id, and marked as such."""
     table = table.combine_chunks()
     order = np.argsort(np.concatenate([np.empty(0, dtype=np.int64), *map(_ids, table["id"].chunks)]), kind="stable")
     return table.take(integers(order)).replace_schema_metadata(SORTED)
 
 
 def slots_in(runs: Sequence[Run], wanted: Words) -> tuple[Words, Words]:
-    """For each id the number of the run that has it, and its slot there; -1 for ids that none has."""
+    """For each id the number of the run that contains it, and its slot there; -1 for unknown ids."""
     order = np.argsort(wanted, kind="stable")
     ids = wanted[order]
     which = np.full(len(ids), -1, dtype=np.int64)

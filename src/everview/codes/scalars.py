@@ -1,10 +1,10 @@
-"""Codes of single numbers, dates and times: the kinds whose code is worked out from the value alone.
+"""Codes of single numbers, dates and times: the kinds whose code is computed from the value alone.
 
-Each `..._code` function takes one Python (or NumPy) value and gives its int64 code, or raises an `InputError` that says
-what is wrong with the value; the caller (a codec) adds row and column. Each `..._value` function is its inverse.
+Each `..._code` function converts one Python (or NumPy) value to its int64 code, or raises an `InputError`; the caller
+(a codec) adds row and column. Each `..._value` function is its inverse.
 
-Floats: a float64's bits read as a signed integer sort like the number for positive floats and backwards for negative
-ones, so negative patterns have their other 63 bits flipped. 0.0 is 0, -0.0 is -1, +inf is below the one NaN kept.
+Floats: the bits of a positive float64, read as a signed integer, sort like the number; those of a negative one sort
+backwards, so their other 63 bits are flipped. 0.0 is 0, -0.0 is -1, +inf is below the single NaN.
 
 >>> sorted([2.5, -1.0, float("inf"), -0.0, 0.0], key=float_code)
 [-1.0, -0.0, 0.0, 2.5, inf]
@@ -27,7 +27,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 FLIP = 2**63 - 1
 NAN_CODE = 0x7FF8_0000_0000_0000
 DIGITS = 18
-"""Digits a decimal may have in all."""
+"""Maximum number of digits of a decimal."""
 
 UNIX_DAY = dt.date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = 1 - UNIX_DAY, dt.date.max.toordinal() - UNIX_DAY
@@ -41,13 +41,13 @@ _pack_bits, _unpack_float = struct.Struct("<q").pack, struct.Struct("<d").unpack
 
 
 def shown(value: object) -> str:
-    """A value as errors show it: `repr`, shortened."""
+    """Format a value for error messages: `repr`, shortened."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def wrong_type(value: object, expected: str, hint: str = "") -> InputError:
-    """The error for a value of another type."""
+    """Return the error for a value of another type."""
     what = "None is" if value is None else f"{shown(value)} is {article(type(value).__name__)},"
     return InputError("E_TYPE", f"{what} not {expected}", hint)
 
@@ -148,7 +148,7 @@ def date_value(code: int) -> dt.date:
 
 
 def timestamp_code(value: Any) -> int:
-    """Microseconds since 1970 in UTC; a datetime without a zone is UTC already.
+    """Microseconds since 1970 in UTC; a naive datetime is UTC already.
 
     >>> timestamp_code(dt.datetime(1970, 1, 1, 0, 0, 1))
     1000000
@@ -168,7 +168,7 @@ def _microseconds(span: dt.timedelta) -> int:
 
 
 def _plain_datetime(value: Any) -> Any:
-    """A datetime from NumPy's and pandas' kinds of it."""
+    """Convert NumPy's and pandas' datetimes."""
     if isinstance(value, np.datetime64):
         return _from_datetime64(value)
     if not isinstance(value, dt.datetime):
@@ -194,7 +194,7 @@ def timestamp_value(code: int) -> dt.datetime:
 
 
 def timestamptz_code(value: Any) -> int:
-    """Microseconds since 1970 in UTC; a datetime without a zone is taken for UTC.
+    """Microseconds since 1970 in UTC; a naive datetime is taken as UTC.
 
     >>> timestamptz_code(dt.datetime(1970, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))))
     0
@@ -271,7 +271,7 @@ def decimal_value(code: int, scale: int) -> decimal.Decimal:
 
 
 def kind_of(value: object) -> Kind | None:
-    """The kind a value has by itself, without a declared type; None if there is none.
+    """The natural kind of a value, without a declared type; None if there is none.
 
     >>> kind_of(True), kind_of("x"), kind_of({})
     ('bool', 'str', None)

@@ -1,7 +1,7 @@
-"""Columns whose numbers are their codes: one copy, and nothing else.
+"""Copies columns whose values are their own codes.
 
-An int is its own code, so a column of 64-bit ints needs no road of `arrays`, whose casts, masks and checks cost more
-than a thousand numbers do. What is not such a column, or may hold what must be refused, is left to `arrays`.
+An int is its own code, so a column of 64-bit ints does not need the casts, masks and checks of `arrays`, which cost
+more than a thousand numbers do. Other columns, and those that may hold values to be refused, are left to `arrays`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT64 = np.dtype(np.int64)
 
 
 def copied(values: Any, declared: DataType, into: Words) -> bool:
-    """Whether the column's numbers are its codes; if so, they are in `into`, which has the column's length.
+    """Copy the column into `into`, which has its length, if its values are codes; return whether they are.
 
     >>> from everview.types import INT
     >>> codes = np.empty(2, dtype=np.int64)

@@ -1,10 +1,10 @@
 """Tables of other libraries as named columns.
 
-Nothing here imports pandas or polars: a frame given to us means that its library is loaded already, and it is told by
-where its class was defined. Columns stay Arrow or NumPy arrays; `arrays` turns them into codes.
+Nothing here imports pandas or polars: a frame is recognised by the module of its class, so its library is loaded
+already. Columns stay Arrow or NumPy arrays; `arrays` encodes them.
 
-pandas has one missing value for everything, so NaN in a *nullable* float column of a pandas frame is NULL (in a
-column without NULLs it is NaN), and ints that pandas turned to floats because some are missing become ints again.
+pandas has one missing value for everything. NaN in a *nullable* float column of a pandas frame is therefore NULL (in a
+column without NULLs it is NaN), and ints that pandas turned into floats because some are missing become ints again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from everview.types import DataType
 
 
 def is_table(data: Any) -> bool:
-    """Whether data comes as columns and not as rows.
+    """Whether data comes as columns rather than rows.
 
     >>> is_table({"x": [1]}), is_table([(1,)])
     (True, False)
@@ -65,7 +65,7 @@ def _streams(data: Any) -> bool:
 
 
 def _distinct(names: Sequence[Any], columns: Sequence[Any]) -> dict[str, Any]:
-    """Columns by name, refusing a name that comes twice."""
+    """Columns by name, refusing duplicate names."""
     found = {str(name): column for name, column in zip(names, columns, strict=True)}
     if len(found) < len(names):
         twice = next(name for i, name in enumerate(names) if str(name) in map(str, names[:i]))
@@ -100,7 +100,7 @@ def is_series(values: Any) -> bool:
 
 
 def of_series(series: Any, declared: DataType) -> Any:
-    """The values of a pandas series as an array or list; what is missing in it is null."""
+    """The values of a pandas series as an array or list, with missing ones as null."""
     if series.dtype == object:
         return series.where(series.notna(), None).tolist()
     if getattr(series.dtype, "kind", "") != "f" or not isinstance(series.dtype, np.dtype):

@@ -1,7 +1,7 @@
 """Codes of single values of a declared type: scalars, texts and tuples, with NULL.
 
-`encoder` and `decoder` are made once per column and called per value. Rows take quicker roads where they can (see
-`codec`); these functions are the rule those roads follow, and the ones that explain what is wrong with a value.
+`encoder` and `decoder` are created once per column and called per value. Rows take faster paths where possible (see
+`codec`); these functions define what those paths accept, and produce the error messages.
 
 >>> from everview.codes.interner import Interner
 >>> interner = Interner()
@@ -29,12 +29,12 @@ Decode = Callable[[int], Any]
 
 
 def encode_value(declared: DataType, value: Any, interner: Interner) -> int:
-    """The code of one value."""
+    """Encode one value."""
     return encoder(declared, interner)(value)
 
 
 def decode_value(declared: DataType, code: int, interner: Interner) -> Any:
-    """The value of one code.
+    """Decode one code.
 
     >>> decode_value(DataType("bool"), 1, Interner())
     True
@@ -43,7 +43,7 @@ def decode_value(declared: DataType, code: int, interner: Interner) -> Any:
 
 
 def encoder(declared: DataType, interner: Interner) -> Encode:
-    """A function from values of the type to codes; it raises an `InputError` without a place for a bad value.
+    """A function from values of the type to codes; for a bad value it raises an `InputError` without row or column.
 
     >>> encoder(DataType("int", nullable=True), Interner())(None) == NULL
     True
@@ -82,7 +82,7 @@ def decoder(declared: DataType, interner: Interner) -> Decode:
 
 
 def read_by_type(declared: DataType) -> bool:
-    """Whether it takes the declared type to read a value: a tuple says what its items are, not how they are packed.
+    """Whether decoding requires the declared type: a tuple records the kinds of its items, but not how they are packed.
 
     >>> [read_by_type(DataType("tuple", items=(DataType(kind),))) for kind in ("json", "date")]
     [True, False]
@@ -93,7 +93,7 @@ def read_by_type(declared: DataType) -> bool:
 
 
 def _items_read(declared: DataType, interner: Interner) -> Decode:
-    """Tuples, item by item."""
+    """Decode tuples, item by item."""
     items = [decoder(item, interner) for item in declared.items]
 
     def decode(code: int) -> Any:
@@ -104,7 +104,7 @@ def _items_read(declared: DataType, interner: Interner) -> Decode:
 
 
 def _unpack_from(declared: DataType, interner: Interner) -> Callable[[int], Any]:
-    """What reads the value of an id: the text it is kept as, unpacked; a CHAR with the spaces behind it."""
+    """A function that reads the value of an id: its text, unpacked; a CHAR padded with blanks."""
     texts, width = interner.values, declared.width
     if declared.kind == "char":
         return lambda code: texts[code].ljust(width)
@@ -120,7 +120,7 @@ def _unpacked(declared: DataType, interner: Interner) -> Decode:
 
 
 def is_null(value: Any) -> bool:
-    """Whether a value stands for NULL: None, and what pandas has for it.
+    """Whether a value represents NULL: None, or pandas' missing values.
 
     >>> is_null(None), is_null(0)
     (True, False)
@@ -129,13 +129,13 @@ def is_null(value: Any) -> bool:
 
 
 def null_refused(declared: DataType) -> InputError:
-    """The error for NULL in a column without NULLs."""
+    """Return the error for NULL in a column without NULLs."""
     hint = f"declare it nullable, e.g. '{declared!r}?' or Optional[...], or leave the row out"
     return InputError("E_NULL", f"NULL is not allowed in {declared!r}", hint)
 
 
 def reserved_code(value: Any) -> InputError:
-    """The error for the one value whose code means NULL."""
+    """Return the error for the one value whose code means NULL."""
     hint = "this one value stands for NULL in nullable columns; declare the column without NULLs to store it"
     return InputError("E_RANGE", f"{shown(value)} is reserved", hint)
 

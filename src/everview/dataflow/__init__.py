@@ -1,21 +1,25 @@
-"""Dataflows: plans as operators that run, step by step.
+"""Dataflows: plans compiled into operators, and how steps run on them.
 
 In reading order:
 
-    scopes        the outside and the loops, and their times
-    streams       rows on their way, linear operators folded into them
-    operators, extend    what keeps rows, and what reads them
+    scopes        the root scope and loops, and their times
+    streams       rows in transit, with linear operators fused into them
+    operators, extend    operators that hold rows, and those that read them
     dataflow      all operators of a session, and how a step runs
-    program, walks, faults, serving    what the executor runs; what needs what; what went wrong; calls of Python
-    builder       plans to operators, with everything shared that can be
+    program, traversal, callbacks    the executor's program; dependencies; callbacks into Python
+    step_errors, kernel_errors    why a step failed, as errors
+    builder       plans to operators, sharing whatever is possible
     linear, joins, reductions, loops    how each kind of plan node is built
-    python_operators, windows    what the kernels ask Python to compute
-    team          threads that share large pieces of work
-    identity, saved, operator_matching    state as images, for directories, and what it is the state of
-    merging       batches of a trace merged outside of it
+    python_operators, windows    computations that kernels delegate to Python
+    timing        the time that operators take
+    thread_pool   helper threads for large operators
+    identity, saved_state, operator_matching    state as images, for directories, and how it is identified
+    batch_merge   merging the batches of a trace outside it
     replica, superstep   the same dataflow on several shards, run together
-    partitioning, commands, frugal    where rows are on shards; what builds a dataflow, as bytes; sending less
-    frontier, provenance, swapping    recursion as trees; labels and nodes; another plan for a join that lives
-    shield, pressing, failures, lending    interrupts that wait; stopping a kernel; reading beside a step
-    lately, budgets, allocator, batch_arrays    history by duration; shared budgets; memory seen from outside
+    partitioning, commands    placement of rows on shards; build commands as bytes
+    pre_aggregation    reducing rows on their shard before they are sent
+    frontier, provenance, plan_swap    recursion as trees; labels and nodes; replacing the plan of a live join
+    shield, kernel_interrupts    deferred interrupts; stopping a running kernel
+    read_leases   reads during a running step
+    timed_history, budgets, allocator, batch_arrays    history by duration; shared budgets; allocator statistics
 """

@@ -1,4 +1,5 @@
-"""The process's allocator, seen from outside: what was freed and kept (`everview.kernels.memory` says why it is)."""
+"""Statistics of the process's allocator: memory that was freed but retained (`everview.kernels.memory` explains
+why)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ class _MallInfo(ctypes.Structure):
     ]
 
 
-def _told() -> _MallInfo:
+def _mallinfo() -> _MallInfo:
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallinfo2"):
         return _MallInfo()
@@ -24,14 +25,14 @@ def _told() -> _MallInfo:
 
 
 def used_memory() -> int:
-    """Bytes that are allocated, where that can be told."""
-    told = _told()
-    return int(told.used) + int(told.mapped)
+    """Allocated bytes, where the platform reports them."""
+    info = _mallinfo()
+    return int(info.used) + int(info.mapped)
 
 
 def unused_memory() -> int:
-    """Bytes that were freed and not returned to the system, where that can be told."""
-    return int(_told().unused)
+    """Bytes that were freed but not returned to the system, where the platform reports them."""
+    return int(_mallinfo().unused)
 
 
 def give_back() -> None:
@@ -39,3 +40,10 @@ def give_back() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
+
+
+def one_heap() -> None:
+    """Let all threads use one malloc arena: what one frees the others reuse, and nothing is allocated twice."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(-8, 1)  # M_ARENA_MAX

@@ -1,7 +1,7 @@
-"""Budgets that several operators share: how many bytes histories may take, and what they take together.
+"""Memory budgets shared by several operators: the limit for histories, and their usage.
 
 A budget is a block of two words that compiled operators read and write (`everview.kernels.frontier.budget`). Loops that
-name a *purse* share its budget; those that name none share the session's, which has no limit until one is set. The
+name the same *purse* share its budget; the others share the session's, which is unlimited until a limit is set. The
 blocks live as long as the dataflow.
 """
 
@@ -21,10 +21,10 @@ class Budgets:
 
     blocks: dict[str, int] = field(default_factory=dict)
     enforced: bool = True
-    """whether limits count: a session that only verifies another one's views has none"""
+    """whether limits are enforced: a session that only verifies another one's views has none"""
 
     def block(self, purse: str, limit: int | None = None) -> int:
-        """The words of a budget, which is made if it is not there. A limit is that of the purse from now on."""
+        """The words of a budget, created on first use. A limit applies to the purse from now on."""
         if purse not in self.blocks:
             self.blocks[purse] = make.make_filled(np.zeros(budget_k.BUDGET_WORDS, dtype=np.int64))
         if limit is not None and self.enforced:
@@ -32,15 +32,15 @@ class Budgets:
         return self.blocks[purse]
 
     def limit(self, purse: str) -> int | None:
-        """The most bytes of a purse, if there is a limit."""
+        """The limit of a purse in bytes, if any."""
         return int(make.peek(self.block(purse), budget_k.BUDGET_LIMIT)) or None
 
     def used(self, purse: str) -> int:
-        """The bytes that its operators take together."""
+        """The bytes that its operators use together."""
         return int(make.peek(self.block(purse), budget_k.BUDGET_USED))
 
     def free(self) -> None:
-        """Give the blocks back; the operators are gone."""
+        """Free the blocks, after the operators."""
         for block in self.blocks.values():
             make.drop_block(block)
         self.blocks.clear()

@@ -1,20 +1,20 @@
-"""From plan to dataflow: every plan node becomes a flow (rows on their way) or an arrangement (rows indexed and kept).
+"""Builds dataflows from plans: each plan node becomes a flow (rows in transit) or an arrangement (indexed rows).
 
-Building is memoised by plan node, so whatever two views have in common is built once; nodes that read loop variables
-are memoised per loop. A node runs in the scope of the innermost variable it reads, so what does not change inside a
-loop is computed outside it.
+Building is memoised by plan node, so common parts of views are built once; nodes that read loop variables are memoised
+per loop. A node runs in the scope of the innermost variable it reads, so loop-invariant parts are computed outside the
+loop.
 
-Here is what is shared and where it runs. How each kind of node is built is in the modules beside this one:
+This module decides what is shared and where it runs. How each kind of node is built is in the modules beside it:
 
     linear        project, filter, negate, union: only transform the branches of a flow
-    joins         ask for arrangements of their inputs
-    reductions    ask for an arrangement by their key, and bring one of their output
-    loops         variables, and the way round
-    frontier      loops that the planner found to be monotone, as one operator
+    joins         request arrangements of their inputs
+    reductions    request an arrangement by their key, and produce one of their output
+    loops         variables and feedback
+    frontier      loops that the planner recognised as monotone, as one operator
     provenance    variables of base rows, disjunctions of expressions
 
-Any existing arrangement of the same node with the right columns in front is shared: a table's own index, the output of
-a reduction, another query's index.
+Any existing arrangement of the same node with the right leading columns is shared: a table's own index, the output of a
+reduction, another query's index.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from everview.dataflow import frontier, frugal, joins, linear, loops, provenance, reductions
+from everview.dataflow import frontier, joins, linear, loops, pre_aggregation, provenance, reductions
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import levels, serving
 from everview.dataflow.identity import Purpose
@@ -34,14 +34,13 @@ from everview.dataflow.streams import Flow, reordered
 from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
-from everview.plan.deep import Staged
+from everview.plan.deep_recursion import Staged
 from everview.plan.frontier import Frontier
-from everview.plan.frugal import Sent
-from everview.plan.frugal import frugal as sending_less
-from everview.plan.hot import Hot, HotDecision, HotJoin, with_hot_keys
+from everview.plan.hot_keys import Hot, HotDecision, HotJoin, with_hot_keys
 from everview.plan.monotone import LoopDecision, as_trees
 from everview.plan.multiway import ASKED, Choice, Decision, planned
 from everview.plan.ordered_loops import small_first
+from everview.plan.pre_aggregation import Sent, pre_aggregated
 from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.prune import prune
 from everview.plan.rewrites import AFTER, BEFORE, Simplification, simplified
@@ -51,14 +50,14 @@ from everview.plan.windows import Window
 Key = tuple[plan.Node, tuple[int, ...]]
 
 Piece = tuple[str, plan.Node, tuple[int, ...]]
-"""What was asked for: a table by an order of its columns, or an arrangement of a plan by keys."""
+"""A requested piece of dataflow: a table by a column order, or an arrangement of a plan by keys."""
 
 Decided = Decision | LoopDecision | Simplification | HotDecision
-"""What was decided about a part of a plan, and why."""
+"""A decision about a part of a plan, and its reason."""
 
 
 class Builder:
-    """Turns plans into operators of a graph."""
+    """Turns plans into operators of a dataflow."""
 
     def __init__(self, dataflow: Dataflow) -> None:
         self.dataflow = dataflow
@@ -66,28 +65,28 @@ class Builder:
         self.flows: dict[Key, Flow] = {}
         self.arrangements: dict[Key, list[Arrangement]] = {}
         self.in_cells: dict[tuple[Key, HyperCube | HotKeys], list[Arrangement]] = {}
-        """what joins of many inputs, or of hot keys, read on shards: apart from the others, because it has copies"""
+        """what joins of many inputs, or of hot keys, read on shards: separate, because it contains copies"""
         self.loops: dict[Key, loops.LoopBuild] = {}
         self.retired_loops: list[loops.LoopBuild] = []
-        """loops that go on for their readers and cannot tell a newcomer their past"""
+        """loops that continue for their existing readers but cannot replay their history to new ones"""
         self.enclosing: dict[int, loops.LoopBuild] = {}
         """the loops whose bodies are being built, by depth"""
         self._activations: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
         self.decided: dict[plan.Node, list[Decided]] = {}
-        """How the joins of what is installed are kept, and why."""
+        """How the joins of what is installed are maintained, and why."""
         self.built: dict[plan.Node, plan.Node] = {}
-        """What each node that is installed was built from, when it had been planned."""
+        """The planned node that each installed node was built from."""
         self.narrowed: dict[plan.Node, tuple[plan.Node, ...]] = {}
-        """What nodes inside of installed ones became that is arranged, with the same rows: `why` looks there."""
+        """What inner nodes of installed ones became that is arranged, with the same rows: `why` reads it."""
         self.chosen: dict[plan.Node, plan.Node] = {}
-        """joins that are built by another plan than the one they are known by (`everview.dataflow.swapping`)"""
+        """joins built by another plan than the one they are identified by (`everview.dataflow.plan_swap`)"""
         self._swapped_out: set[Operator] = set()
         self._build = Staged(self._made, self._built)
         self.early_outputs: dict[Key, Arrangement] = {}
-        """outputs of reductions that were made before the reductions, for loop variables to read"""
+        """outputs of reductions created before the reductions, for loop variables to read"""
         self.pieces: dict[Piece, list[Operator]] = {}
-        """the operators that were made for each thing asked for, the newest last"""
+        """the operators created for each requested piece, latest last"""
 
     # entry points
 
@@ -111,9 +110,9 @@ class Builder:
         whole: dict[plan.Node, plan.Node] | None = None,
         hot: Hot = (),
     ) -> tuple[plan.Node, list[Decided]]:
-        """What to build for a node: what there is of it already is used, loops keep only what is read of them, monotone
-        ones are kept as trees, joins of many inputs are kept as they are told to be or as their shape says; and why so.
-        `whole` is told what nodes inside have become (`prune`); `hot` are keys that very many rows have, for shards.
+        """Plan a node for building, with the reasons. Existing parts are reused, loops keep only what is read of them,
+        monotone loops become trees, and joins of many inputs are maintained as requested or as their shape suggests.
+        `whole` receives what inner nodes have become (`prune`); `hot` are very frequent keys, for shards.
         """
         as_written = choice in ("rounds", "verbatim")
         refused = "it runs on several shards" if self.dataflow.sharded else ASKED if as_written else None
@@ -133,7 +132,7 @@ class Builder:
             simpler += more
         found, joins = planned(pruned, choice, self.installed, self.indexed)
         if choice == "frugal" and self.dataflow.sharded:
-            found = sending_less(found)
+            found = pre_aggregated(found)
         split: list[HotDecision] = []
         if hot and choice != "verbatim":
             found, split = with_hot_keys(found, hot, self.installed)
@@ -142,8 +141,8 @@ class Builder:
     def install(
         self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None, hot: Hot = ()
     ) -> Arrangement:
-        """Plan and build an arrangement of a node; it is there afterwards, but not up to date (`Dataflow.installed`).
-        If that fails, `forget_new`.
+        """Plan and build an arrangement of a node; afterwards it exists but is not up to date (`Dataflow.installed`).
+        On failure call `forget_new`.
         """
         whole: dict[plan.Node, plan.Node] = {}
         pruned, decided = self.planned(node, choice, whole, hot)
@@ -153,7 +152,7 @@ class Builder:
         return arrangement
 
     def forget_new(self) -> None:
-        """An installation failed: nothing of it stays."""
+        """Remove everything created by a failed installation."""
         gone = self.dataflow.unfinished()
         self.dataflow.forget_new()
         self.forget(gone)
@@ -168,20 +167,20 @@ class Builder:
         made = len(self.dataflow.numbered)
         arrangement = self._arrange(pruned, keys, self.dataflow.root)
         self._note_piece(("view", pruned, keys), made)
-        if node != pruned:  # views of this view find it under the name they know
+        if node != pruned:  # views of this view look it up by the original node
             self.arrangements.setdefault(self.key(node), []).append(arrangement)
             self.flows[self.key(node)] = columns(arrangement.operator, node.types, arrangement.order)
         self.installed.add(node)
         return arrangement
 
     def note_narrowed(self, whole: Mapping[plan.Node, plan.Node]) -> None:
-        """Remember which of these nodes are arranged as what they became."""
+        """Record which of these nodes are arranged under what they became."""
         for node, became in whole.items():
             if (became, ()) in self.arrangements and became not in self.narrowed.get(node, ()):
                 self.narrowed[node] = (*self.narrowed.get(node, ()), became)
 
     def note_swapped(self, points: Sequence[Operator], new: list[Operator], old: set[Operator]) -> None:
-        """Operators listen to new ones now: these are of the same piece, as if it had been made so."""
+        """Record operators that now feed on new ones as parts of the same piece."""
         self._swapped_out |= old
         for piece, made in self.pieces.items():
             places = [made.index(p) for p in points if p in made]
@@ -190,11 +189,11 @@ class Builder:
                 return
 
     def _note_piece(self, piece: Piece, made: int) -> None:
-        self.pieces.pop(piece, None)  # one that was dropped and is made again is the newest
+        self.pieces.pop(piece, None)  # one that was dropped and created again is the latest
         self.pieces[piece] = [o for o in self.dataflow.numbered[made:] if o is not None]
 
     def forget(self, gone: set[Operator]) -> None:
-        """Operators were dropped: forget whatever led to them, and what was in loops that are no more."""
+        """Forget dropped operators and whatever led to them, including parts of loops that no longer exist."""
         self.flows = {k: f for k, f in self.flows.items() if not any(b.producer in gone for b in f)}
         kept = {k: [a for a in v if a.operator not in gone] for k, v in self.arrangements.items()}
         self.arrangements = {k: v for k, v in kept.items() if v}
@@ -222,12 +221,12 @@ class Builder:
         self.narrowed = {n: several for n, several in narrowed.items() if several}
 
     def forget_plans_of(self, table: plan.Table) -> None:
-        """A table goes: nobody will ask for its joins again."""
+        """Forget the joins of a dropped table, which will not be requested again."""
         self.chosen = {join: target for join, target in self.chosen.items() if table not in join.walk()}
 
     @contextmanager
     def making(self, node: plan.Node) -> Iterator[None]:
-        """Operators made inside are for this node: that is what they are known by (`everview.dataflow.identity`)."""
+        """Attribute the operators created inside to this node (`everview.dataflow.identity`)."""
         before = self.dataflow.purpose
         self.dataflow.purpose = self.purpose(node)
         try:
@@ -241,7 +240,7 @@ class Builder:
         return Purpose(node, tuple(self.enclosing[d].purpose for d in depths))
 
     def forget_freed(self) -> None:
-        """Forget whatever led to operators that are free, in an installation that was cut off."""
+        """Forget whatever led to operators that an interrupted installation has freed."""
         self.enclosing = {}
         self.dataflow.purpose = None
         known = [o for made in self.pieces.values() for o in made]
@@ -262,8 +261,8 @@ class Builder:
         return node, tuple(self.enclosing[d].number for d in depths)
 
     def scope(self, node: plan.Node) -> Scope:
-        """Where the node runs: in the innermost loop whose variable it reads, so what reads a loop's result is outside
-        that loop.
+        """The scope of a node: the innermost loop whose variable it reads. Readers of a loop's result are outside that
+        loop.
         """
         scope = self.dataflow.root
         for depth, _ in free_variables(node):
@@ -271,7 +270,7 @@ class Builder:
         return scope
 
     def flow(self, node: plan.Node) -> Flow:
-        """The node's rows on their way."""
+        """The node's rows in transit."""
         key = self.key(node)
         found = self.flows.get(key)
         if found is None or not self.sharable(found):
@@ -285,13 +284,13 @@ class Builder:
             return _BUILD[type(node)](self, node)
 
     def _built(self, node: plan.Node) -> bool:
-        """Whether what reads a node need not build it."""
+        """Whether readers of a node need not build it."""
         found = self.flows.get(self.key(node))
         return bool(self.existing(node)) or (found is not None and self.sharable(found))
 
     @staticmethod
     def sharable(flow: Flow) -> bool:
-        """Whether a newcomer can get the flow's history."""
+        """Whether the flow's history can be replayed to a new reader."""
         return all(b.producer.replayable or not b.producer.old for b in flow)
 
     # arrangements
@@ -299,15 +298,15 @@ class Builder:
     def arrange(
         self, node: plan.Node, keys: tuple[int, ...], *, gather: bool = False, now: bool = False, plain: bool = False
     ) -> Arrangement:
-        """An arrangement of the node with these key columns in front: an existing one if there is one.
+        """An arrangement of the node with these leading key columns: an existing one if possible.
 
-        `gather`: with several shards, all rows on one of them. `now`: not that of a loop variable that is read a round
-        later, which joins can do and reductions cannot. `plain`: with all columns in the node's own order (the keys are
-        its first ones), for readers that take rows as they are kept.
+        `gather`: with several shards, all rows on one of them. `now`: not that of a loop variable read a round later,
+        which joins can use and reductions cannot. `plain`: with all columns in the node's own order (the keys are its
+        first ones), for readers that take rows as stored.
         """
         found = self._serving(node, keys, gather, now, plain)
         if found is None:
-            self.flow(node)  # building the node may bring an arrangement with it
+            self.flow(node)  # building the node may create an arrangement
             found = self._serving(node, keys, gather, now, plain)
         return found or self._arrange(node, keys, self.scope(node), gather=gather, now=now, plain=plain)
 
@@ -356,7 +355,8 @@ class Builder:
         return arrangement
 
     def arrange_in_cells(self, node: plan.Node, keys: tuple[int, ...], cells: HyperCube) -> Arrangement:
-        """A further arrangement of the node for a join of many inputs on shards; `cells` go by the node's columns."""
+        """A further arrangement of the node for a join of many inputs on shards; `cells` refer to the node's
+        columns."""
         order = plan.keys_first(keys, len(node.types))
         there = HyperCube(cells.inputs, tuple(cells.columns[c] for c in order))
         label = f"by {list(keys)} in cells"
@@ -369,7 +369,7 @@ class Builder:
         return arrangement
 
     def arrange_hot(self, node: plan.Node, keys: tuple[int, ...], spread: HotKeys) -> Arrangement:
-        """An arrangement of the node for a join of hot keys; the first of `keys` is the column that has them."""
+        """An arrangement of the node for a join of hot keys, which are in the first column of `keys`."""
         flow = self.flow(node)
         there = self.in_cells.setdefault((self.key(node), spread), [])
         for arrangement in there:
@@ -385,14 +385,14 @@ class Builder:
         there.append(Arrangement(operator, order))
         return there[-1]
 
-    # what is there already
+    # existing arrangements
 
     def served(self, node: plan.Node, keys: tuple[int, ...]) -> bool:
-        """Whether there is an arrangement, outside loops, with these columns in front, in any order."""
+        """Whether there is an arrangement outside loops with these leading columns, in any order."""
         return any(set(a.order[: len(keys)]) == set(keys) for a in self.arrangements.get((node, ()), []))
 
     def narrow(self, table: plan.Table) -> list[plan.Project]:
-        """Arranged nodes that are some columns of a table, those of few columns first."""
+        """Arranged nodes that are some columns of a table, narrowest first."""
         found = [
             node
             for node, inside in self.arrangements
@@ -404,7 +404,7 @@ class Builder:
         return sorted(found, key=lambda node: len(node.exprs))
 
     def indexed(self, node: plan.MultiJoin) -> bool:
-        """Whether all arrangements that the join needs, outside loops, are there already; on shards they never are."""
+        """Whether all arrangements that the join needs exist outside loops; never true on shards."""
         if self.dataflow.sharded:
             return False
         there = [self.arrangements.get((i, ()), []) for i in node.inputs]
@@ -414,7 +414,7 @@ class Builder:
     # loops
 
     def activate(self, source: Arrangement, scope: Scope) -> None:
-        """Let changes of an arrangement outside start the loop of a scope that reads it."""
+        """Let changes of an outer arrangement start the loop of a scope that reads it."""
         if source.operator.scope is not scope and (source.operator, scope) not in self._activations:
             self._activations.add((source.operator, scope))
             Activate(self.dataflow, source, scope)
@@ -440,7 +440,7 @@ _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
     plan.LoopResult: loops.result,
     Frontier: frontier.frontier,
     Labelled: provenance.labelled,
-    Sent: frugal.sent,
+    Sent: pre_aggregation.sent,
     HotJoin: joins.join,
     Disjunction: provenance.disjunction,
 }

@@ -1,4 +1,5 @@
-"""The commands that build a dataflow (`everview.dataflow.replica`) as bytes: for directories and other processes."""
+"""Serialisation of the commands that build a dataflow (`everview.dataflow.replica`), for directories and other
+processes."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from everview.dataflow.replica import Command, Install, Keep, MakeTable, Replica
 from everview.errors import StoreError
 from everview.plan import legacy
 from everview.plan import nodes as plan
-from everview.plan.frozen import Functions, freeze, thaw
-from everview.plan.hot import Hot
+from everview.plan.hot_keys import Hot
+from everview.plan.serialisation import Functions, freeze, thaw
 from everview.store import records
 
 
 class Commands:
-    """The commands that built a dataflow, as bytes that can be followed from any point."""
+    """The commands that built a dataflow, as bytes that can be read from any position."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
@@ -27,7 +28,7 @@ class Commands:
         return len(self.encoded)
 
     def go_back(self, count: int) -> None:
-        """Forget all but the first `count`: the others did not happen."""
+        """Keep only the first `count` commands."""
         del self.encoded[count:]
         del self._known[count + 1 :]
         self._functions.go_back(self._known[-1])
@@ -57,7 +58,7 @@ class Commands:
 
 
 def read_command(data: bytes, functions: Functions) -> Command:
-    """A command from its bytes; its new functions become known."""
+    """Parse a command and register its new functions."""
     if data[: len(records.MAGIC)] != records.MAGIC:
         return _read_old(data, functions)
     header, parts = records.decode(data, "a command")
@@ -112,7 +113,7 @@ def rebuild(
     where: str,
     follow: Callable[[Command], None] | None = None,
 ) -> None:
-    """Build in a replica what was built on shards, and make sure that it is that: batches go by numbers."""
+    """Rebuild in a replica what was built on shards, and verify it: batches refer to operators by number."""
     found = ""
     for data in built:
         command = read_command(data, functions)
@@ -122,7 +123,7 @@ def rebuild(
 
 
 def check_built(found: str, expected: Sequence[str] | None, where: str) -> None:
-    """Refuse shards whose operators are not those that would be built today; once nothing was written about that."""
+    """Refuse shards whose operators differ from what would be built today; early versions stored no fingerprint."""
     if expected and found != expected[0]:
         raise StoreError(
             "E_VERSION",

@@ -1,15 +1,16 @@
 """The dataflow graph of a session: its operators in program order, and how a step runs on them.
 
 `Dataflow` assembles the compiled program from the scopes' items, runs steps, serves operators that need Python, and
-frees what no view needs any more. Changing the graph happens between steps. A newly installed part gets the history
-of what it reads by *replay*: inside the installing step, every old operator that a new one listens to says all it
-ever said, to the newcomer only.
+frees what no view needs any more. The graph changes only between steps. A newly installed part receives the history of
+its inputs by *replay*: during the installing step, every existing operator with a new reader sends its accumulated
+output again, to the new reader only.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,21 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everview import stopping
+from everview import cancellation
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
-from everview.dataflow import faults, pressing, serving, shield, walks
+from everview.dataflow import callbacks, kernel_interrupts, shield, step_errors, traversal
 from everview.dataflow.budgets import Budgets
-from everview.dataflow.failures import from_kernels, located
-from everview.dataflow.lately import Lately
-from everview.dataflow.lending import Lender
+from everview.dataflow.kernel_errors import from_kernels, located
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator
 from everview.dataflow.program import Item, written
+from everview.dataflow.read_leases import Lender
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
-from everview.dataflow.team import Team
+from everview.dataflow.thread_pool import ThreadPool
+from everview.dataflow.timed_history import TimedHistory
+from everview.dataflow.timing import Timing
 from everview.errors import EverviewError, MemoryLimitError
-from everview.expr.lowering import KernelCall
+from everview.expr.program_builder import KernelCall
 from everview.kernels import make
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.run import executor as x
@@ -42,18 +44,18 @@ from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.dataflow.identity import Purpose
+    from everview.dataflow.plan_swap import PlanSwap
     from everview.dataflow.provenance import Nodes
-    from everview.dataflow.swapping import Swap
 
 
 ANY_SIZE = 1 << 62
-"""Words of a batch, however large."""
+"""Words of a batch of unlimited size."""
 
 NO_ROWS = b""
-"""What a step is given that begins without rows of its own: those that it works on are in the batchers."""
+"""The rows of a step that has none of its own: its input is already in the batchers."""
 
 SUPPOSED_WORDS = 512
-"""Room for what most suppositions change; others are asked for it twice."""
+"""Initial buffer size for suppositions, enough for most; larger ones take a second call."""
 
 
 class Dataflow:
@@ -65,16 +67,16 @@ class Dataflow:
         self.sharded = sharded
         """whether it is one of several shards: then rows are exchanged and the program has stops"""
         self.numbered: list[Operator | None] = []
-        """every operator by the order in which they were made, equal on all shards; None once dropped"""
+        """every operator in order of creation, equal on all shards; None once dropped"""
         self.made = 0
-        """operators there ever were: it grows with each, while numbers may be given again"""
+        """number of operators ever created; unlike numbers, it never decreases"""
         self.purpose: Purpose | None = None
-        """the part of a plan that operators are being made for"""
+        """the part of a plan that operators are being created for"""
         self.time = 0
         self.serving = 0
-        """the thread that is in a user's function, called by the step under way; else 0"""
+        """the thread that is in a user function called by the current step; else 0"""
         self.step_block = make.make_block(step_k.STEP_WORDS)
-        self.team: Team | None = None
+        self.threads: ThreadPool | None = None
         self.budgets = Budgets()
         self.root = Scope(None)
         self.tail: list[Operator] = []
@@ -82,67 +84,69 @@ class Dataflow:
         make.poke(self.session, x.EXECUTOR_STEP, self.step_block)
         self.at: list[tuple[Item, int]] = []
         self._counted: list[Operator] = []
-        """whose traces the executor has, in its order"""
+        self.timing: Timing | None = None
+        """measures the time that operators take, while that is wanted"""
+        """the operators whose traces the executor has, in its order"""
         self._outside = array("q")
-        """the traces outside of loops, by the numbers of their operators"""
+        """the traces outside loops, by operator number"""
         self._room = array("q", bytes(8 * SUPPOSED_WORDS))
-        """where kernels write what small suppositions would change; to take a part of a NumPy array would be slow"""
+        """buffer for the output of small suppositions; slicing a NumPy array would be slow"""
         self._replays: list[tuple[Operator, Sink]] = []
         self._beginnings: list[tuple[Operator, np.ndarray]] = []
         self._new: list[Operator] = []
-        self.swaps: list[Swap] = []
-        """changes of plan under way"""
+        self.swaps: list[PlanSwap] = []
+        """plan changes in progress"""
         self._known = 0  # operators of finished installations
         self._stale = True
         self._target: int | None = None
-        """the time after the step under way; set when the executor's place is at the beginning"""
+        """the time after the current step; set while the executor is at the start of the program"""
         self.running = False
-        """whether kernels of a step are at work: then they can be stopped (`everview.dataflow.pressing`)"""
+        """whether kernels of a step are running and can be stopped (`everview.dataflow.kernel_interrupts`)"""
         self.most_words = 0
-        """words of memory that the process may have while they are; 0: no limit"""
+        """memory limit of the process in words while they run; 0: no limit"""
         self.timed = False
-        """whether the call under way has a limit: users' functions must not hold it up"""
+        """whether the current call has a limit, so that user functions must not block it"""
         self.stopped = False
-        """whether the call under way was asked to stop"""
+        """whether the current call was asked to stop"""
         self.lender: Lender | None = None
-        """lets others read while a step computes, if there are others"""
-        self.lately: Lately | None = None
-        """what keeps history by duration, if anything does"""
+        """lets other threads read while a step computes, if there are any"""
+        self.timed_history: TimedHistory | None = None
+        """keeps history by duration, if configured"""
         self.provenance: Nodes | None = None
-        """the table of nodes that expressions of provenance are made of, while a view keeps some"""
+        """the table of provenance nodes, while a view needs it"""
         self._leaving: set[Operator] = set()
         self._ended: set[Scope] = set()
 
     def share_work(self, threads: int) -> None:
-        """Let large pieces of work be done by several threads from now on."""
-        self.team = Team(self.step_block, threads)
+        """Let several threads share large operators from now on."""
+        self.threads = ThreadPool(self.step_block, threads)
 
     # building
 
     def add(self, operator: Operator, *, at_end: bool = False) -> None:
-        """Put an operator behind everything its scope has so far; `at_end`: behind all loops, always."""
+        """Append an operator to its scope; `at_end`: after all loops, always."""
         (self.tail if at_end else operator.scope.items).append(operator)
         self._new.append(operator)
         self._stale = True
 
     def add_loop(self, scope: Scope) -> None:
-        """A loop's body is complete: it runs here in its parent's order."""
+        """Append a loop, whose body is complete, to its parent scope."""
         assert scope.parent is not None
         scope.parent.items.append(scope)
         self._stale = True
 
     def attach(self, producer: Operator, sink: Sink) -> None:
-        """Let a sink listen to an operator, from its beginning."""
+        """Attach a sink to an operator, with its history."""
         producer.output().attach(sink)
         if producer.old:
             self._replays.append((producer, sink))
 
     def begin_with(self, operator: Operator, rows: np.ndarray) -> None:
-        """Give a new operator rows (of codes) that are there from the beginning."""
+        """Give a new operator initial rows (codes)."""
         self._beginnings.append((operator, rows))
 
     def encode_literal(self, declared: DataType, value: Any) -> int:
-        """Code of a constant; the address of what an instruction calls."""
+        """The code of a constant, or the address of what an instruction calls."""
         if isinstance(value, KernelCall):
             from everview.dataflow.provenance import nodes_for  # which imports this
 
@@ -151,11 +155,11 @@ class Dataflow:
 
     def operators(self) -> list[Operator]:
         """All operators in program order."""
-        return [*walks.operators_in(self.root), *self.tail]
+        return [*traversal.operators_in(self.root), *self.tail]
 
     def scopes(self) -> list[Scope]:
-        """All loops, outer ones first, then the outside."""
-        return [*walks.loops_in(self.root), self.root]
+        """All loops, outer ones first, then the root scope."""
+        return [*traversal.loops_in(self.root), self.root]
 
     # the program
 
@@ -163,7 +167,7 @@ class Dataflow:
         """Write the program and the lists of traces, scopes and batchers for the executor."""
         if not self._stale:
             return
-        # replayed history may wait for any operator when an installing step begins
+        # at the start of an installing step, replayed rows may be waiting for any operator
         listening = [*self._new, *(point for swap in self.swaps for point in swap.points)]
         program = written(self.root, self.tail, {o for o in listening if o.outbox}, sharded=self.sharded)
         self.at, words, operators = program
@@ -171,10 +175,12 @@ class Dataflow:
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
         forests = [o.forest for o in operators if o.forest]
+        if self.timing is not None:
+            self.timing.remove()
         self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, [*words, x.INSTRUCTION_STOP, 0, 0, 0], 4)
-        make.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop behind the end is for `suppose`
+        make.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop after the end is for `suppose`
         self.count_changes()
-        self._counted = []  # until there is a block that has a word for each of them: there may be no memory for it
+        self._counted = []  # until a block with a word for each exists: allocating it may fail
         self._list(x.EXECUTOR_COUNTS, x.EXECUTOR_NCOUNTS, [0] * len(traces))
         self._counted = [o for o in operators if o.trace is not None]
         self._list(x.EXECUTOR_TRACES, x.EXECUTOR_NTRACES, traces)
@@ -184,18 +190,30 @@ class Dataflow:
         outside = self.traces_of(o for o in operators if o.scope.is_root and o.trace and not o.trace.stateless)
         self._outside = array("q", outside.tobytes())
         self._stale = False
+        if self.timing is not None:
+            self.timing.install(self.at, self._counted)
+
+    def time_operators(self, on: bool) -> None:
+        """Measure the time that operators take from now on, or stop. Between steps."""
+        if on and self.timing is None:
+            for operator in self.operators():
+                operator.ticks = operator.merge_ticks = operator.python_ns = 0
+            self.timing = Timing(self)
+            if not self._stale:
+                self.timing.install(self.at, self._counted)
+        elif not on and self.timing is not None:
+            self.timing.remove()
+            self.timing = None
 
     def count_changes(self) -> None:
-        """Bring `Operator.changes` up to date: the kernels count what steps add to each trace."""
+        """Update `Operator.changes` from the kernels' counts of what steps add to each trace."""
         counts = make.peek(self.session, x.EXECUTOR_COUNTS)
         for place, operator in enumerate(self._counted):
             operator.changes += int(make.peek(counts, place))
             make.poke(counts, place, 0)
 
     def step_peak(self) -> int:
-        """Bytes by which memory grew at most while the last step ran, as seen between its operators; small blocks are
-        not counted.
-        """
+        """Peak memory growth during the last step in bytes, sampled between operators; small blocks are not counted."""
         began, most = make.peek(self.session, x.EXECUTOR_BEGAN), make.peek(self.session, x.EXECUTOR_PEAK)
         return 8 * max(0, int(most) - int(began))
 
@@ -205,8 +223,8 @@ class Dataflow:
     # running
 
     def run(self, epochs: int, batcher: int = 0, rows: bytes = NO_ROWS) -> None:
-        """Run and commit a step of `epochs` epochs after the present time, of a few rows that go into a batcher first
-        and of what is in the others. On any exception `ended` must be asked.
+        """Run and commit a step of `epochs` epochs after the current time. Its input is a few rows for one batcher, and
+        whatever is in the others. After any exception call `ended`.
         """
         if self._stale:
             self.assemble()
@@ -214,13 +232,13 @@ class Dataflow:
         make.poke(self.session, x.EXECUTOR_PC, 0)
         self._target = now
         self._step(self.time, epochs, batcher, rows, self.lender)
-        self.time, self._target = now, None  # both: nothing is raised between two assignments
-        if self.lately is not None:
-            self.lately.passed(now)
+        self.time, self._target = now, None  # both at once: nothing is raised between two assignments
+        if self.timed_history is not None:
+            self.timed_history.passed(now)
 
     def ended(self) -> bool:
-        """An exception has come out of `run`, or kept it from beginning: whether the step is complete; else it is
-        undone. Twice does no harm, so that it may be cut off itself.
+        """After an exception in or before `run`: return whether the step is complete; if not, undo it. Idempotent, so
+        it may itself be interrupted.
         """
         if self._target is not None and self._committed():
             self.time, self._target = self._target, None
@@ -230,9 +248,9 @@ class Dataflow:
         return False
 
     def suppose(self, batcher: int = 0, rows: bytes = NO_ROWS) -> array[int] | np.ndarray:
-        """Run a step of one epoch after the present time as far as its commit, and undo it: what it would have added to
-        the traces outside of loops, as `everview.kernels.run.supposing` writes it. A few rows go into a batcher first;
-        others are in theirs. Whatever happens, all is as before.
+        """Run a step of one epoch after the current time up to its commit, and undo it. Returns what it would have
+        added to the traces outside loops, in the format of `everview.kernels.run.supposing`. A few rows go into one
+        batcher; others are already in theirs. The state is always restored.
         """
         if self._stale:
             self.assemble()
@@ -240,11 +258,11 @@ class Dataflow:
         undone = False
         self.running = True  # as `enter` does
         if self.most_words:
-            pressing.enter(self)
+            kernel_interrupts.enter(self)
         try:
             answer = supposing.suppose(self.session, self.time, batcher, rows, self._outside, room)
             if answer == x.ENDED_DONE:
-                undone = batcher != 0  # else what was handed over in columns is to be forgotten, too
+                undone = batcher != 0  # otherwise rows passed as columns must be discarded, too
                 return room[: room[0]]
             if answer != supposing.ENDED_NO_ROOM:
                 self._suppose_on(answer)
@@ -259,11 +277,11 @@ class Dataflow:
             if not undone:
                 self.abort()
             self.running = False
-            if pressing.used:
-                pressing.leave(self)
+            if kernel_interrupts.used:
+                kernel_interrupts.leave(self)
 
     def _suppose_on(self, answer: int) -> None:
-        """A supposed step needs Python, or did not come to its end: it goes on to the stop behind that."""
+        """Continue a supposed step that needs Python or was not finished, up to the stop after its end."""
         end = len(self.at)
         try:
             make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
@@ -275,14 +293,14 @@ class Dataflow:
             make.poke(self.session, x.EXECUTOR_LENGTH, end)
 
     def fresh(self, wanted: np.ndarray, epochs: int) -> np.ndarray:
-        """What the step under way, which has come to its end, adds to some traces. It can still be undone."""
+        """What the current step, which has reached its end, adds to some traces. It can still be undone."""
         image.fold_step(self.session, self.time + epochs)
         packed = np.empty(image.packed_words(wanted, ANY_SIZE), dtype=np.int64)
         image.pack(wanted, ANY_SIZE, packed)
         return packed
 
     def traces_of(self, operators: Iterable[Operator]) -> np.ndarray:
-        """The addresses of some operators' traces by their numbers; 0 for all others."""
+        """The addresses of some operators' traces by number; 0 for all others."""
         traces = np.zeros(len(self.numbered), dtype=np.int64)
         for operator in operators:
             assert operator.trace is not None
@@ -290,8 +308,8 @@ class Dataflow:
         return traces
 
     def settle(self) -> None:
-        """Whatever was under way when it was cut off: a step is complete or undone, an installation is undone, what was
-        leaving is gone. Between steps it changes nothing.
+        """Clean up after any interruption: complete or undo the step, undo an installation, finish removals. Does
+        nothing between steps.
         """
         self.ended()
         self.serving = 0
@@ -304,7 +322,7 @@ class Dataflow:
         self.assemble()
 
     def install(self) -> None:
-        """Bring what was newly added up to date with the present, in a step that adds no epoch."""
+        """Bring newly added operators up to date, in a step that adds no epoch."""
         self.enter()
         try:
             self.replay_for_new()
@@ -321,7 +339,7 @@ class Dataflow:
         self.installed()
 
     def _step_checked(self) -> None:
-        """Run the installing step as far as its commit, which waits until nobody objects."""
+        """Run the installing step up to its commit, which waits for the checks."""
         end = len(self.at)
         try:
             make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
@@ -335,14 +353,14 @@ class Dataflow:
         x.resume(self.session, end)
 
     def check_swaps(self) -> None:
-        """The installing step is at its end: refuse a plan that says something else than the one before it."""
+        """At the end of the installing step: refuse a plan whose output differs from the one it replaces."""
         for swap in self.swaps:
             swap.check()
 
     def replay_for_new(self, *, first: bool = True) -> None:
-        """Begin an installation: old operators say to the new ones all they ever said, as coming at the present.
+        """Begin an installation: existing operators replay their output to the new ones, at the current time.
 
-        `first`: whether this is the first shard, or the only one, which has the constants.
+        `first`: whether this is the first or only shard, which has the constants.
         """
         self._stale = True
         self.assemble()
@@ -358,7 +376,7 @@ class Dataflow:
             swap.take_back(self.time)
 
     def installed(self) -> None:
-        """What was newly added is up to date."""
+        """Record that newly added operators are up to date."""
         for operator in self._new:
             operator.old = True
             operator.settled()
@@ -372,7 +390,7 @@ class Dataflow:
         self._stale = self._stale or self.sharded  # stops that only the installation needed
 
     def forget_new(self) -> None:
-        """An installation failed: nothing of it stays, its operators' numbers are free again."""
+        """Remove everything created by a failed installation and free its operator numbers."""
         self._replays.clear()
         self._beginnings.clear()
         for swap in reversed(self.swaps):
@@ -384,7 +402,7 @@ class Dataflow:
         del self.numbered[self._known :]
 
     def unfinished(self) -> set[Operator]:
-        """The operators that an installation under way has made; some may not be in the program yet."""
+        """The operators created by the current installation; some may not be in the program yet."""
         return {o for o in self.numbered[self._known :] if o is not None}
 
     def _replay(self, producer: Operator, sink: Sink) -> None:
@@ -399,12 +417,12 @@ class Dataflow:
     def _step(
         self, base: int, epochs: int, batcher: int = 0, rows: bytes = NO_ROWS, lender: Lender | None = None
     ) -> None:
-        """Run a step to its end. An interrupt may be heard wherever Python runs, when the step is complete, too, and
-        nobody knows it yet: `_committed` tells.
+        """Run a step to its end. Wherever Python runs, an interrupt may be raised, even once the step is complete;
+        `_committed` tells.
         """
-        self.running = True  # as `enter` does; this is the way of every single change
+        self.running = True  # as `enter` does; every single change takes this path
         if self.most_words:
-            pressing.enter(self)
+            kernel_interrupts.enter(self)
         try:
             if lender is None:
                 answer = x.step(self.session, base, epochs, batcher, rows)
@@ -421,14 +439,14 @@ class Dataflow:
             raise
         finally:
             self.running = False
-            if pressing.used:
-                pressing.leave(self)
+            if kernel_interrupts.used:
+                kernel_interrupts.leave(self)
 
     def _beside_guests(self, lender: Lender, base: int, epochs: int, batcher: int, rows: bytes) -> int:
-        """Run a step that others may read beside as far as its commit, then commit it.
+        """Run a step that others may read beside up to its commit, then commit it.
 
-        It may be cut off anywhere, also between two of these lines, and must not look committed before it is: PC is put
-        behind both lengths that the program has here.
+        It may be interrupted between any two of these lines, and must not look committed before it is: PC is set beyond
+        both lengths that the program has here.
         """
         end = len(self.at)
         with lender.prepared(self.session):
@@ -442,20 +460,20 @@ class Dataflow:
         return int(x.resume(self.session, end))
 
     def enter(self) -> None:
-        """Kernels of a step begin to work."""
+        """Mark the start of a step's kernels."""
         self.running = True
         if self.most_words:
-            pressing.enter(self)
+            kernel_interrupts.enter(self)
 
     def leave(self) -> None:
-        """They are done; twice does no harm."""
+        """Mark their end; idempotent."""
         self.running = False
-        if pressing.used:
-            pressing.leave(self)
+        if kernel_interrupts.used:
+            kernel_interrupts.leave(self)
 
     @contextmanager
     def locating(self) -> Iterator[None]:
-        """Say of a failure inside which operator was running."""
+        """Add the running operator to errors raised inside."""
         try:
             yield
         except (EverviewError, MemoryError) as error:
@@ -468,33 +486,36 @@ class Dataflow:
         return item if isinstance(item, Operator) else None
 
     def _committed(self) -> bool:
-        """Whether the step under way came to its end, which the executor commits before it returns."""
+        """Whether the current step reached its end, which the executor commits before it returns."""
         at_end = make.peek(self.session, x.EXECUTOR_PC) == make.peek(self.session, x.EXECUTOR_LENGTH) > 0
         return bool(at_end and make.peek(self.step_block, step_k.STEP_FAULT) == 0)
 
     def attend(self, answer: int) -> int:
-        """Do what the executor cannot until it is done or at a stop; gives its instruction."""
+        """Do what the executor cannot, until the step is done or at a stop; return its instruction."""
         while True:
             pc = int(make.peek(self.session, x.EXECUTOR_PC))
             if answer in (x.ENDED_DONE, x.ENDED_STOPPED):
                 return pc
             if answer == x.ENDED_PYTHON_NEEDED:
                 self.serving = threading.get_ident()
+                start = time.perf_counter_ns()
                 try:
-                    serving.serve(self, self.at[pc][0])
+                    callbacks.serve(self, self.at[pc][0])
                 finally:
                     self.serving = 0
+                    if self.timing is not None and (served := self._operator_at(pc)) is not None:
+                        served.python_ns += time.perf_counter_ns() - start
                 pc += 1
-                stopping.poll()
+                cancellation.poll()
             elif answer == x.ENDED_YIELD:
                 shield.hear()
-                stopping.poll()
+                cancellation.poll()
             else:
                 raise self.failure(answer, pc)
             answer = x.resume(self.session, pc)
 
     def abort(self) -> None:
-        """Undo the step under way, rows handed over for it included. Nobody reads beside it any more."""
+        """Undo the current step, including rows passed in for it, and end reads beside it."""
         if self.lender is not None:
             self.lender.close()
         x.abort(self.session, int(from_kernels(sys.exception())))
@@ -503,28 +524,29 @@ class Dataflow:
                 operator.drop_preset()
 
     def failure(self, answer: int, pc: int) -> Exception:
-        """What went wrong at an instruction."""
-        return faults.failure(self, answer, pc)
+        """The error at an instruction."""
+        return step_errors.failure(self, answer, pc)
 
     def time_base(self) -> int:
-        """The last epoch before the step under way."""
+        """The last epoch before the current step."""
         return int(make.peek(self.step_block, step_k.STEP_BASE))
 
     def keep_history(self, arrangement: Arrangement, epochs: int) -> None:
-        """Keep that many epochs apart in an arrangement and in the errors it depends on: they are read together."""
+        """Keep this many epochs distinguishable in an arrangement and in the errors it depends on: they are read
+        together."""
         traces = [arrangement.trace]
         for operator in self.needed([arrangement.operator]):
             if operator.errors is not None and operator.errors.trace is not None:
                 traces.append(operator.errors.trace)
         for trace in traces:
             trace.keep_history(epochs)
-        if self.lately is not None and epochs:
-            self.lately.keep(traces)
+        if self.timed_history is not None and epochs:
+            self.timed_history.keep(traces)
 
     # dropping
 
     def collect(self, roots: Iterable[Operator]) -> set[Operator]:
-        """Free every operator that none of `roots` needs; gives those that went."""
+        """Free every operator that none of `roots` needs; return those that were freed."""
         live = self.needed(roots)
         gone = {
             o for o in self.operators() if o not in live and not (isinstance(o, Activate) and self._needed(o, live))
@@ -533,9 +555,9 @@ class Dataflow:
         return gone
 
     def reuse_numbers(self) -> None:
-        """Let the next operators have the numbers of the last ones, if those are gone. Else views that come and go for
-        a year make lists, and arrays that every definition fills, as long as all operators there ever were. Not on
-        shards, where numbers are names in files; not while an installation is under way, which is told by its numbers.
+        """Reuse the numbers of the last operators if they were freed. Otherwise, views created and dropped over a year
+        would grow lists and arrays to the number of all operators ever created. Not on shards, where numbers are names
+        in files; not during an installation, which is identified by its numbers.
         """
         if self._new or self.swaps or self._known != len(self.numbered):
             return
@@ -545,19 +567,19 @@ class Dataflow:
 
     @staticmethod
     def needed(roots: Iterable[Operator], *, errors: bool = True) -> set[Operator]:
-        """The operators that some depend on, those included; also those that keep their errors."""
-        return walks.needed(roots, errors=errors)
+        """The given operators and everything they depend on, including those that hold their errors."""
+        return traversal.needed(roots, errors=errors)
 
     def new(self) -> list[Operator]:
-        """The operators that an installation under way has added."""
+        """The operators added by the current installation."""
         return list(self._new)
 
     def _needed(self, activate: Activate, live: set[Operator]) -> bool:
-        return activate.inputs[0] in live and any(o in live for o in walks.operators_in(activate.activated))
+        return activate.inputs[0] in live and any(o in live for o in traversal.operators_in(activate.activated))
 
     def remove(self, gone: set[Operator]) -> None:
-        """Free operators and take them out of the program and of others' streams; those, too, whose leaving was cut off
-        before.
+        """Free operators and remove them from the program and from others' streams, including those whose removal was
+        interrupted before.
         """
         self._leaving |= gone
         gone = self._leaving
@@ -586,7 +608,7 @@ class Dataflow:
         try:
             self.assemble()
         except MemoryLimitError:
-            return  # nothing is lost but memory: the next step assembles, and the next removal frees them
+            return  # only memory is lost: the next step assembles, and the next removal frees them
         for operator in list(gone):
             if operator.number < len(self.numbered) and self.numbered[operator.number] is operator:
                 self.numbered[operator.number] = None
@@ -598,8 +620,9 @@ class Dataflow:
 
     def close(self) -> None:
         """Free everything."""
-        if self.team is not None:
-            self.team.close()
+        if self.threads is not None:
+            self.threads.close()
+        self.time_operators(False)
         self.remove(set(self.operators()))
         lists = (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES, x.EXECUTOR_FORESTS)
         for field in (*lists, x.EXECUTOR_COUNTS):

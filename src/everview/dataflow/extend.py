@@ -1,9 +1,8 @@
-"""Joins of many inputs from the Python side: what pipelines a MultiJoin needs, and the operator that runs them.
+"""Joins of many inputs, Python side: the pipelines of a MultiJoin, and the operator that runs them.
 
-`everview.kernels.operators.extend` says what a pipeline is. Here is decided in which order each binds its variables,
-which arrangements that takes, and how it is written down for the kernel. The order follows from the plan alone, not
-from how many rows there happen to be: the same commands must build the same operators, or saved state could not be put
-back.
+See `everview.kernels.operators.extend` for what a pipeline is. This module decides in which order each binds its
+variables, which arrangements that takes, and how it is encoded for the kernel. The order depends on the plan alone, not
+on current row counts: the same commands must build the same operators, or saved state could not be restored.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ if TYPE_CHECKING:
 TESTS = {"lt": k.TEST_LT, "le": k.TEST_LE, "ne": k.TEST_NE, "eq": k.TEST_EQ}
 
 WEIGHTS = 32
-"""Weights there is room for at first."""
+"""Initial capacity for weights."""
 
 Columns = tuple[int, ...]
 
 Bound = dict[int, int]
-"""Variables that have a value, and the level that gave it to them (0: the source)."""
+"""Bound variables, and the level that bound them (0: the source)."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """An input's share in a level: its columns bound before, in the order of the arrangement, and those bound here."""
+    """An input's part in a level: its previously bound columns, in the order of the arrangement, and those bound
+    here."""
 
     input: int
     bound: Columns
@@ -53,7 +53,7 @@ class Level:
 
 
 def levels(node: plan.MultiJoin, source: int) -> list[Level]:
-    """The pipeline that starts from an input, as levels.
+    """The levels of the pipeline that starts from an input.
 
     >>> from everview.types import INT
     >>> e = plan.Table(0, (INT, INT))
@@ -78,7 +78,7 @@ def levels(node: plan.MultiJoin, source: int) -> list[Level]:
 
 
 def serving(arrangements: Sequence[Arrangement], part: Part) -> Arrangement | None:
-    """The one that has the part's bound columns in front, in any order, then its new ones."""
+    """The arrangement that has the part's bound columns first, in any order, then its new ones."""
     orders = [(*bound, *part.new) for bound in permutations(part.bound)]
     return next((a for a in arrangements if any(a.starts(order) for order in orders)), None)
 
@@ -92,20 +92,20 @@ def _columns(node: plan.MultiJoin, i: int, bound: Bound) -> Columns:
 
 
 def _selects(node: plan.MultiJoin, i: int, bound: Bound) -> tuple[int, int]:
-    """How much an input's bound variables are likely to select: by the one that fewest inputs have, then by that which
-    was bound last.
+    """A heuristic for the selectivity of an input's bound variables: by the one that the fewest inputs have, then by
+    the one bound last.
 
-    Nothing is known about the rows here. But what many inputs meet in is a dimension more often than not: a city, with
-    many customers and many shops. Whoever goes from a city to its customers, on to their orders and the shops of these
-    finds few rows at each step; to go back to the city for its shops would pair all customers with all shops.
+    Row counts are not used here. But a variable that many inputs share is usually a dimension: a city with many
+    customers and many shops. Going from a city to its customers, their orders and the shops of these finds few rows at
+    each step; going back to the city for its shops would pair all customers with all shops.
     """
     mine = [v for v in _variables(node, i) if v in bound]
     return max(((-sum(v in of for of in node.variables), bound[v]) for v in mine), default=(-len(node.inputs) - 1, 0))
 
 
 def _next_input(node: plan.MultiJoin, pending: list[int], bound: Bound) -> Level:
-    """The input that shares most variables with those bound; of several, that which is likely to have fewest rows for
-    them (`_selects`), then the first: all its variables at once.
+    """The input that shares most variables with those bound; ties go to the most selective (`_selects`), then to the
+    first. It binds all its variables at once.
     """
     best = max(pending, key=lambda i: (len(_variables(node, i) & bound.keys()), _selects(node, i, bound), -i))
     new = tuple(c for c, v in enumerate(node.variables[best]) if v >= 0 and v not in bound)
@@ -114,8 +114,8 @@ def _next_input(node: plan.MultiJoin, pending: list[int], bound: Bound) -> Level
 
 
 def _next_variable(node: plan.MultiJoin, pending: list[int], bound: Bound) -> Level:
-    """The variable that most inputs restrict: those with other columns bound, else any that have it. Of those that are
-    restricted alike, one that others wait for, found by what is likely to select most (`_selects`).
+    """The variable that most inputs restrict: those with other bound columns, else any that have it. Ties go to one
+    that others depend on, found by the most selective inputs (`_selects`).
     """
     best: tuple[tuple[bool, int, bool, tuple[int, int], int, int], Level] | None = None
     for v in sorted({v for i in pending for v in _variables(node, i)} - bound.keys()):
@@ -139,7 +139,7 @@ def _part(node: plan.MultiJoin, i: int, v: int, bound: Bound) -> Part:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A source and the levels after it, with the arrangement of every part."""
+    """A source and its levels, with the arrangement of every part."""
 
     source: Arrangement
     levels: tuple[tuple[Level, tuple[Arrangement, ...]], ...]
@@ -175,7 +175,7 @@ class Extend(Operator):
     def settled(self) -> None:
         make.poke(self.context, k.EXTEND_FRESH, 0)
 
-    # writing pipelines down
+    # encoding pipelines
 
     def _input(self, i: int, pipeline: Pipeline) -> list[int]:
         words = [0] * k.EXTEND_INPUT_WORDS
@@ -223,8 +223,8 @@ class Extend(Operator):
         return int(arrangement.operator.scope.is_root and not self.scope.is_root)
 
     def _tests_of(self, before: set[int] | None, now: set[int]) -> tuple[int, int]:
-        """The tests that can be made now and could not be made before; None: nothing came before, so tests of constants
-        alone are made now, too.
+        """The tests that become possible at this level; None: this is the first level, which includes tests of
+        constants.
         """
         constants = set(range(len(self.node.columns), len(self.node.columns) + len(self.tests) * 2))
         made = set() if before is None else {t for t in self.tests if {t[1], t[2]} <= before | constants}
@@ -252,7 +252,7 @@ class Extend(Operator):
         super()._free()
 
     def explain(self) -> list[str]:
-        """The pipelines, one line each: from which input, then what is bound by which."""
+        """The pipelines, one line each: the source, then which inputs bind which variables."""
         where = "" if self.scope.label == OUTSIDE else f" ({self.scope.label})"
         lines = [f"{self.node.strategy} join of {len(self.node.inputs)} inputs{where}:"]
         for i, pipeline in enumerate(self.pipelines):
@@ -267,7 +267,7 @@ class Extend(Operator):
 
 
 def _tests(node: plan.MultiJoin, encode: Callable[..., int]) -> tuple[list[tuple[int, int, int]], list[int]]:
-    """The tests with constants as further variables, and the constants' codes."""
+    """The tests, with constants as further variables, and the constants' codes."""
     constants: list[int] = []
 
     def operand(given: plan.Operand) -> int:

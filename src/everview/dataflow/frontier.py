@@ -1,10 +1,10 @@
-"""Recursion over edges as dataflow: an operator that keeps trees, histories or balls (`everview.kernels.frontier`).
+"""Recursion over edges as a dataflow operator that maintains trees, histories or balls (`everview.kernels.frontier`).
 
-It reads arrangements of the edges in both directions, the same that joins and other questions read, and one of what it
-starts from. Its output is an arrangement like that of a reduction, and all of its state that is ever written: trees and
-histories are grown again from edges and sources when the first change comes after opening a directory.
+It reads arrangements of the edges in both directions, shared with joins and other queries, and one of its sources. Its
+output is an arrangement like that of a reduction, and its only persistent state: after opening a directory, trees and
+histories are rebuilt from edges and sources at the first change.
 
-It runs outside all loops, on one shard: the planner sees to that (`everview.dataflow.builder`).
+It runs outside all loops, on one shard; the planner ensures that (`everview.dataflow.builder`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_BOUND = 2**63 - 1
 
 
 class Trees(Operator):
-    """The best value of every vertex, kept by trees."""
+    """The best value of every vertex, maintained by trees."""
 
     kind = "trees"
 
@@ -79,14 +79,14 @@ class Trees(Operator):
         return batches, updates, size + int(trees_k.about_trees(trees_k.TREES_BYTES, self.context))
 
     def _free(self) -> None:
-        if self.context:  # 0: there was no memory to make it
+        if self.context:  # 0: out of memory
             trees_k.about_trees(trees_k.DROP_TREES, self.context)
         super()._free()
 
 
 class Histories(Operator):
-    """The value of every vertex after every round, kept by histories. The columns of its output are the node, the
-    question, the value.
+    """The value of every vertex after every round, maintained by histories. Its output columns are the node, the query,
+    the value.
     """
 
     kind = "histories"
@@ -138,14 +138,14 @@ class Histories(Operator):
         return batches, updates, size + self.about(histories_k.HISTORIES_BYTES)
 
     def _free(self) -> None:
-        if self.context:  # 0: there was no memory to make it
+        if self.context:  # 0: out of memory
             self.about(histories_k.DROP_HISTORIES)
         super()._free()
 
 
 class Pairs(Operator):
-    """The distance of every pair that is asked for, kept by half searches from both ends. The columns of its output are
-    the target, the source, the distance.
+    """The distance of each requested pair, maintained by half searches from both ends. Its output columns are the
+    target, the source, the distance.
     """
 
     kind = "halves"
@@ -198,13 +198,13 @@ class Pairs(Operator):
         return batches, updates, size + self.about(pairs_k.PAIRS_BYTES)
 
     def _free(self) -> None:
-        if self.context:  # 0: there was no memory to make it
+        if self.context:  # 0: out of memory
             self.about(pairs_k.DROP_PAIRS)
         super()._free()
 
 
 def _common(operator: Operator, words: list[int]) -> None:
-    """Where a context finds the step and its times."""
+    """The words that tell a context where the step and its times are."""
     words[forest_k.FOREST_SCOPE] = operator.dataflow.root.address
     words[forest_k.FOREST_STEP] = operator.dataflow.step_block
 
@@ -217,7 +217,7 @@ def _context(
     edges: list[tuple[Arrangement, Arrangement]],
     size: int,
 ) -> list[int]:
-    """The words that the contexts of both forms begin with."""
+    """The common first words of both kinds of contexts."""
     flip = -1 if node.largest else 0
     words = [0] * size
     _common(operator, words)
@@ -238,7 +238,7 @@ def _context(
 
 
 def _rule(rule: Rule, pair: tuple[Arrangement, Arrangement], flip: int) -> list[int]:
-    """A rule's words, in the order of `forest.FORWARD` and the others."""
+    """The words of a rule, in the order of `forest.FORWARD` and the others."""
     there, back = pair
     weights = [~rule.constant if rule.weight is None else a.order.index(rule.weight) for a in pair]
     bounds = [NO_BOUND if bound is None else bound ^ flip for bound in (rule.most_in, rule.most_out)]
@@ -247,7 +247,7 @@ def _rule(rule: Rule, pair: tuple[Arrangement, Arrangement], flip: int) -> list[
 
 
 def _by_ends(builder: Builder, source: plan.Node, first: int, second: int) -> Arrangement:
-    """The edges by one end, then the other: the arrangement that joins on the first one have, if it is like that."""
+    """The edges by one end, then the other: the arrangement used by joins on the first, if it has that form."""
     if plan.keys_first((first,), len(source.types))[:2] == (first, second):
         found = builder.arrange(source, (first,))
         if found.starts((first, second)):
@@ -256,7 +256,7 @@ def _by_ends(builder: Builder, source: plan.Node, first: int, second: int) -> Ar
 
 
 def frontier(builder: Builder, node: Frontier) -> Flow:
-    """Ask for the arrangements, put the operator behind them, and let others share what it says."""
+    """Request the arrangements, append the operator, and share its output."""
     edges: list[tuple[Arrangement, Arrangement]] = []
     for rule in node.rules:
         source = node.edges[rule.edges]

@@ -1,17 +1,16 @@
-"""What an operator is: the name by which its state is found again.
+"""The identity of an operator: the name by which its state is found again.
 
-Operators are made in an order that depends on the session's past: what is there already is shared, what was dropped
-leaves no trace. So an operator's place says nothing about it, and neither do its kind and width, which two operators
-may have in common. What it holds depends on two things alone: the part of a plan it was made for, its *purpose*, with
-all that is below it down to the tables (`everview.plan.digest`), and what it does for that part: its kind, what it
-listens to and how, what it reduces. The hash of both is its identity. Operators of the same identity hold the same
-rows, in whatever dataflow they are.
+The order in which operators are created depends on the session's past: existing ones are shared, and dropped ones leave
+no trace. An operator's position therefore says nothing about it; nor do its kind and width, which others may share. Its
+contents depend on two things alone. One is its *purpose*: the part of a plan it was created for, down to the tables
+(`everview.plan.digest`). The other is what it does for that part: its kind, its inputs and how it reads them, what it
+reduces. Its identity is the hash of both. Operators with the same identity hold the same rows, in any dataflow.
 
-What reads a loop's variables is also known by the loop, and that by the loops around it whose variables it reads.
+For readers of loop variables the identity includes the loop, and the enclosing loops whose variables that one reads.
 
-The rule that follows: whoever lets operators of one plan node do different things must let it be seen here (in the
-label, `heard`, `spec`, the inputs). Two identities for the same thing cost a computation when a directory is opened;
-one identity for two things would be wrong answers.
+The resulting rule: code that lets operators of one plan node behave differently must reflect that here (in the label,
+`heard`, `spec`, or the inputs). Two identities for the same state cost a recomputation when a directory is opened; one
+identity for two different states would give wrong results.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ class Purpose(NamedTuple):
     loops: tuple[Purpose, ...] = ()
 
     def said(self, *, code: bool) -> str:
-        """A hash of it; `code`: with what its functions do."""
+        """Its hash; `code`: including the code of its functions."""
         own = digest(self.node) if code else outline(self.node)
         return hashed(own, *(loop.said(code=code) for loop in self.loops)) if self.loops else own
 
 
 def identity(operator: Operator, *, code: bool = True) -> str:
-    """An operator's identity; `code`: functions count by what they do, else by name."""
+    """An operator's identity; `code`: functions are identified by their code, else by name."""
     kept = "_identity" if code else "_sketch"
     found = operator.__dict__.get(kept)
     if found is None:
         found = _identity(operator, code)
-        if operator.old:  # until then labels and inputs may come
+        if operator.old:  # labels and inputs may be added until then
             operator.__dict__[kept] = found
     return str(found)
 
@@ -58,7 +57,7 @@ def _identity(operator: Operator, code: bool) -> str:
 
 
 def _own(operator: Operator, code: bool) -> str:
-    """What an operator is, but for what it reads."""
+    """The operator's own properties, without its inputs."""
     purpose = "" if operator.purpose is None else operator.purpose.said(code=code)
     trace = operator.trace
     shape = (
@@ -73,7 +72,7 @@ def _own(operator: Operator, code: bool) -> str:
 
 
 def _heard(branch: Branch, route: Route, code: bool) -> str:
-    """What an operator makes of one that it listens to."""
+    """How an operator transforms one of its inputs."""
     shape = (branch.sign, branch.delay, branch.scope.depth)
     rows = said((branch.exprs, branch.predicate), code=code)
     return hashed(_own(branch.producer, code), str(shape), rows, said(route, code=code))

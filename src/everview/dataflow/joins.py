@@ -1,8 +1,8 @@
 """Joins as dataflow: of two inputs by `Join`, of several at once by `Extend`.
 
-A join reads arrangements of its inputs and keeps nothing itself. So most of building one is finding arrangements that
-are there already, or choosing an order of key columns that has some. A join runs in the innermost scope of its inputs;
-an input from outside that loop has to *activate* the loop when it changes.
+A join reads arrangements of its inputs and has no state of its own. Building one therefore mostly means finding
+existing arrangements, or choosing an order of key columns that has some. A join runs in the innermost scope of its
+inputs; an input from outside that loop has to *activate* the loop when it changes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from everview.dataflow.streams import Branch, Flow
 from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import nodes as plan
-from everview.plan.hot import HotJoin
+from everview.plan.hot_keys import HotJoin
 from everview.types import BOOL
 
 if TYPE_CHECKING:
     from everview.dataflow.builder import Builder
 
 Pairs = tuple[tuple[int, int], ...]
-"""Columns that are equal: (of the left, of the right)."""
+"""Equal columns: (of the left, of the right)."""
 
 
 def join(builder: Builder, node: plan.Join) -> Flow:
-    """An inner join; NULL equals nothing. A column that has two partners is a key once and compared the second time."""
+    """An inner join; NULL equals nothing. A column with two partners is a key once and compared the second time."""
     left, right, residual = _null_safe(node), node.right, []
     pairs: list[tuple[int, int]] = []
     for l, r in zip(node.left_keys, node.right_keys, strict=True):
@@ -49,8 +49,8 @@ def join(builder: Builder, node: plan.Join) -> Flow:
 
 
 def on_pairs(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs, hot: HotJoin | None = None) -> Flow:
-    """Inner join on pairs of columns; equal codes match, NULLs too. `hot`: some values of the first pair are not kept
-    where the others are.
+    """Inner join on pairs of columns; equal codes match, including NULLs. `hot`: some values of the first pair are
+    placed differently from the others.
     """
     if hot is not None:
         l = builder.arrange_hot(left, tuple(a for a, _ in pairs), HotKeys(hot.hot, copied=hot.split == "right"))
@@ -71,7 +71,7 @@ def on_pairs(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs, 
 
 
 def _best_order(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs) -> Pairs:
-    """The order of key columns that existing arrangements serve best."""
+    """The order of key columns best served by existing arrangements."""
     if not 1 < len(pairs) <= 4:
         return pairs
 
@@ -107,14 +107,14 @@ def multiway(builder: Builder, node: plan.MultiJoin) -> Flow:
 
 
 def _part(builder: Builder, node: plan.MultiJoin, part: Part) -> Arrangement:
-    """An arrangement with the part's bound columns in front, in any order, then its new ones."""
+    """An arrangement with the part's bound columns first, in any order, then its new ones."""
     found = serving(_existing(builder, node, part.input), part)
     return found or _arranged(builder, node, part.input, (*part.bound, *part.new))
 
 
 def _source(builder: Builder, node: plan.MultiJoin, i: int) -> Arrangement:
-    """An arrangement whose changes are an input's: an old one if there is one, because what an input says in the
-    installing step must be new to all of its arrangements or counted as old by all.
+    """The arrangement whose changes are an input's. An existing one is preferred, because in the installing step an
+    input's rows must be new to all of its arrangements, or old to all.
     """
     existing = _existing(builder, node, i)
     return next((a for a in existing if a.operator.old), existing[0] if existing else _arranged(builder, node, i, ()))
@@ -128,7 +128,7 @@ def _existing(builder: Builder, node: plan.MultiJoin, i: int) -> list[Arrangemen
 
 
 def _arranged(builder: Builder, node: plan.MultiJoin, i: int, keys: tuple[int, ...]) -> Arrangement:
-    """One more of them."""
+    """Add an arrangement of an input."""
     if builder.dataflow.sharded:
         return builder.arrange_in_cells(node.inputs[i], keys, _cells(node, i))
     return builder.arrange(node.inputs[i], keys)
@@ -139,7 +139,7 @@ def _cells(node: plan.MultiJoin, i: int) -> HyperCube:
 
 
 def _null_safe(node: plan.Join) -> plan.Node:
-    """The left side without rows that have a NULL key, where both sides could have one: NULL equals nothing."""
+    """The left side without rows that have a NULL key, if both sides could have one: NULL equals nothing."""
     tests: list[Expr] = []
     for l, r in zip(node.left_keys, node.right_keys, strict=True):
         if node.left.types[l].nullable and node.right.types[r].nullable:

@@ -1,10 +1,10 @@
-"""Linear plan nodes as dataflow: project, filter, negate, union, flat-map, and the rows of constants.
+"""Linear plan nodes as dataflow: project, filter, negate, union, flat-map, and constants.
 
-Linear means that what a node says of a change depends on that change alone. Such a node keeps nothing and makes no
-operator: it transforms the branches of a flow, and the kernels run the expressions wherever those branches end. The
-exception is an expression that needs Python, which gets an operator of its own. So does what would grow without limit:
-a chain of thousands of filters and projections would be one expression as deep, and unions of filters of unions double
-their branches each time (`_relayed`).
+A linear node's output for a change depends on that change alone. Such a node has no state and needs no operator: it
+transforms the branches of a flow, and kernels evaluate the expressions where those branches end. Expressions that need
+Python are the exception and get an operator of their own. So do flows that would grow without bound: a chain of
+thousands of filters and projections would become one expression as deep, and unions of filters of unions double their
+branches each time (`_relayed`).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 DEEPEST = 50
-"""Calls inside calls in the program of a branch."""
+"""Maximum call depth in the program of a branch."""
 
 MOST_BRANCHES = 64
-"""Branches of a union of unions."""
+"""Maximum number of branches of a nested union."""
 
 
 def table(builder: Builder, node: plan.Table) -> Flow:
-    """Tables are there before the plans that read them (`Builder.add_table`), or they were dropped."""
+    """Tables exist before the plans that read them (`Builder.add_table`), or were dropped."""
     raise PlanError("E_DROPPED", "a table of this plan was dropped", "build the collection anew from existing tables")
 
 
 def constant(builder: Builder, node: plan.Constant) -> Flow:
-    """Rows that come with the operator; with several shards, on one."""
+    """Constant rows, created with the operator; with several shards, on one."""
     cols = len(node.types)
     operator = Arrange(builder.dataflow, builder.dataflow.root, cols, label="constant", spread=SINGLE_SHARD)
     rows = [
@@ -56,7 +56,7 @@ def constant(builder: Builder, node: plan.Constant) -> Flow:
 
 
 def project(builder: Builder, node: plan.Project) -> Flow:
-    """Every row as other columns."""
+    """Replace the columns of each row."""
     return _linear(builder, node.child, node.exprs, None)
 
 
@@ -82,7 +82,7 @@ def _linear(builder: Builder, child: plan.Node, exprs: tuple[Expr, ...] | None, 
 
 
 def _relayed(builder: Builder, node: plan.Node) -> Flow:
-    """The node's rows from an operator of their own, which only passes them on."""
+    """The node's rows through an operator of its own that only forwards them."""
     flow = builder.flow(node)
     if len(flow) == 1 and flow[0].depth <= 1 and flow[0].predicate is None:
         return flow
@@ -100,7 +100,7 @@ def _relayed(builder: Builder, node: plan.Node) -> Flow:
 def _python(
     builder: Builder, child: plan.Node, types: tuple[DataType, ...], run: Callable[..., Any], label: str
 ) -> Flow:
-    flow = builder.flow(child)  # first: operators run in the order in which they are made
+    flow = builder.flow(child)  # first: operators run in order of creation
     operator = PythonMap(builder.dataflow, builder.scope(child), len(child.types), len(types), run, label)
     operator.fed = child, tuple(range(len(child.types)))
     operator.listen(flow)
@@ -108,24 +108,24 @@ def _python(
 
 
 def flat_map(builder: Builder, node: plan.FlatMap) -> Flow:
-    """Every row as the rows a Python function makes of it."""
+    """Map each row to the rows that a Python function returns."""
     run = python_operators.flat_map(node.function, node.child.types, node.columns, builder.dataflow.interner)
     label = getattr(node.function, "__name__", "flat_map")
     return _python(builder, node.child, node.columns, run, label)
 
 
 def negate(builder: Builder, node: plan.Negate) -> Flow:
-    """What is there counts as taken away."""
+    """Negate all multiplicities."""
     return tuple(b.negate() for b in builder.flow(node.child))
 
 
 def guarded(builder: Builder, node: plan.Guard) -> Flow:
-    """The rows as they are: what looks at them is their arrangement."""
+    """The rows unchanged: their arrangement checks them."""
     return builder.flow(node.child)
 
 
 def union(builder: Builder, node: plan.Union) -> Flow:
-    """All branches of all inputs; in a loop with priorities, what it starts with is taken as it enters there."""
+    """All branches of all inputs; in a prioritised loop, initial rows enter by priority."""
     entered: dict[plan.Node, Flow] = {}
     for depth, _ in free_variables(node):
         entered.update(builder.enclosing[depth].entered)

@@ -1,10 +1,10 @@
-"""Loops as dataflow: a scope, an operator for each variable, and the way round.
+"""Loops as dataflow: a scope, an operator for each variable, and feedback.
 
-A loop's times have one coordinate more, the round. A variable says in round n + 1 what its body said in round n; in
-round 0 it is what the loop starts with, and a round later those rows are taken away again, because the body has taken
-over. The body is built like any plan, with the variables at hand; what of it reads no variable is built outside.
+Inside a loop, times have a further coordinate, the round. A variable's value in round n + 1 is its body's output of
+round n. In round 0 it is the initial rows, which are retracted a round later because the body has taken over. The body
+is built like any plan, with the variables bound; parts that read no variable are built outside.
 
-Rounds end by themselves at the fixed point. The limit is there for loops that have none.
+Rounds end at the fixed point. The limit is for loops that have none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from everview.dataflow.identity import Purpose
 
 DEFAULT_ROUNDS = 1_000_000
-"""Rounds after which a loop without max_rounds counts as diverging."""
+"""Rounds after which a loop without max_rounds is considered divergent."""
 
 
 _numbers = itertools.count()
@@ -40,7 +40,7 @@ class LoopBuild:
 
     def __init__(self, scope: Scope, purpose: Purpose) -> None:
         self.number = next(_numbers)
-        """what it is known by: unlike its id, no other loop ever has it"""
+        """its permanent identifier: unlike its id, it is never reused"""
         self.scope = scope
         self.purpose = purpose
         self.variables: list[Arrangement] = []
@@ -49,13 +49,14 @@ class LoopBuild:
 
 
 def variable(builder: Builder, node: plan.Variable) -> Flow:
-    """What a loop variable holds, in the present round."""
+    """The contents of a loop variable in the current round."""
     arrangement = builder.enclosing[node.depth].variables[node.index]
     return columns(arrangement.operator, node.types, arrangement.order, arrangement.delay)
 
 
 def result(builder: Builder, node: plan.LoopResult) -> Flow:
-    """What a loop's body says in its last round: the sum of its differences over all rounds, so only times change."""
+    """The output of a loop's body in its last round: the sum of its differences over all rounds, so only times
+    change."""
     key = builder.key(node.loop)
     if key in builder.loops and not _can_tell(builder, builder.loops[key], node):
         builder.retired_loops.append(builder.loops.pop(key))
@@ -69,8 +70,8 @@ def result(builder: Builder, node: plan.LoopResult) -> Flow:
 
 
 def _can_tell(builder: Builder, build: LoopBuild, node: plan.LoopResult) -> bool:
-    """Whether a loop that runs can tell a newcomer what its result was so far: what says it keeps its rows, or
-    can be made again from variables that do.
+    """Whether a running loop can replay its result to a new reader: its output operator holds its rows, or they can be
+    recomputed from variables that do.
     """
     with _inside(builder, build, node.loop.depth):
         found = builder.flows.get(builder.key(node.loop.bodies[node.index]))
@@ -80,7 +81,7 @@ def _can_tell(builder: Builder, build: LoopBuild, node: plan.LoopResult) -> bool
 
 @contextmanager
 def _inside(builder: Builder, build: LoopBuild, depth: int) -> Iterator[None]:
-    """With the loop's variables at hand."""
+    """Bind the loop's variables."""
     outer, builder.enclosing = builder.enclosing, {**builder.enclosing, depth: build}
     try:
         yield
@@ -121,7 +122,7 @@ def _build(builder: Builder, loop: plan.Loop) -> None:
 
 
 def _enter(builder: Builder, initial: Flow, loop: plan.Loop, scope: Scope) -> Flow:
-    """Rows that enter a prioritized loop: each at the coordinate (its priority, 0)."""
+    """Rows that enter a prioritised loop: each at the coordinate (its priority, 0)."""
     assert loop.initials[0] is not None
     types = loop.initials[0].types
     operator = Arrange(builder.dataflow, scope, len(types), stateless=True, label="by priority")
@@ -132,8 +133,8 @@ def _enter(builder: Builder, initial: Flow, loop: plan.Loop, scope: Scope) -> Fl
 def _variable(builder: Builder, loop: plan.Loop, index: int, body: plan.Node, scope: Scope, empty: bool) -> Arrangement:
     """The arrangement of a loop variable.
 
-    A variable that starts empty and whose body is a reduction is that reduction's output, read a round later. Any
-    other is an operator of its own: arranged for the first join that wants it, else only consolidated.
+    A variable that starts empty and whose body is a reduction is that reduction's output, read a round later. Any other
+    is an operator of its own: arranged for the first join that needs it, else only consolidated.
     """
     variable = plan.Variable(loop.depth, index, body.types)
     keys = _wanted_keys(loop.bodies, variable)
@@ -157,7 +158,7 @@ def _early_output(
     order: tuple[int, ...],
     keys: tuple[int, ...] | None,
 ) -> Arrangement | None:
-    """Make the output of the body's reduction before its input, for the variable to read."""
+    """Create the output of the body's reduction before its input, for the variable to read."""
     reduces = isinstance(body, plan.Threshold) or (isinstance(body, plan.Reduce) and len(kinds(body)) == 1)
     if (
         not reduces
@@ -182,14 +183,14 @@ def _early_output(
 def _close(
     builder: Builder, loop: plan.Loop, build: LoopBuild, initials: Sequence[Flow | None], bodies: Sequence[Flow]
 ) -> None:
-    """Feed the variables: what they start with, and what the bodies said a round ago."""
+    """Connect the variables to their initial rows and to the bodies' output of the previous round."""
     scope = build.scope
     rounds = loop.max_rounds
     stop = loop.at_limit == "stop" and rounds is not None
     most = (1 << scope.bits) - 2
     limit = most if loop.priority is not None and rounds is None else min(rounds or DEFAULT_ROUNDS, most)
     scope.limit = limit
-    if loop.queued:  # so many rounds after the last priority has begun
+    if loop.queued:  # this many rounds after the last priority has begun
         scope.limit = limit = min(DEFAULT_ROUNDS + (last_in_queue(scope) << queue_shift(scope)), most)
     round_again = Route(add=scope.unit, rounds=limit, stop_at_limit=stop)
     for variable, initial, body in zip(build.variables, initials, bodies, strict=True):
@@ -210,7 +211,7 @@ def _close(
 
 
 def _wanted_keys(bodies: Sequence[plan.Node], variable: plan.Variable) -> tuple[int, ...] | None:
-    """Key columns of a join that reads the variable directly, if any does."""
+    """Key columns of a join that reads the variable directly, if there is one."""
     for body in bodies:
         for node in body.walk():
             if isinstance(node, plan.MultiJoin) and variable in node.inputs:
@@ -223,7 +224,7 @@ def _wanted_keys(bodies: Sequence[plan.Node], variable: plan.Variable) -> tuple[
 
 
 def _levels(loop: plan.Loop) -> int:
-    """Loops on the deepest path from this one inwards."""
+    """The nesting depth from this loop inwards."""
     below = 0
     for body in loop.bodies:
         for node in body.walk():

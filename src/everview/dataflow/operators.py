@@ -1,8 +1,7 @@
-"""Operators of a dataflow from the Python side: they own the kernels' blocks, know who reads whom, and describe
-themselves.
+"""Operators of a dataflow, Python side: they own the kernels' blocks and record the readers and a description of each.
 
-What an operator *does* is in `everview.kernels` under the same name; here is how one is made, joined to the others,
-asked to replay what it said in the past to a newcomer, and freed.
+What an operator *does* is in `everview.kernels` under the same name. This module creates operators, connects them, lets
+them replay past output to a new reader, and frees them.
 """
 
 from __future__ import annotations
@@ -64,27 +63,27 @@ class Trace:
         self.stateless = stateless
         self._holds: Counter[int] = Counter()
         self.snapshots: WeakSet[Any] = WeakSet()
-        """what reads times that are held"""
+        """readers of held times"""
         self._sampled = (0, 0)
         self._samples: dict[int, list[int]] = {}
 
     @property
     def since(self) -> int:
-        """Times before this one can no longer be told apart (outside loops)."""
+        """Times before this one are indistinguishable (outside loops)."""
         return int(make.peek(self.address, trace_k.TRACE_SINCE))
 
     @property
     def history(self) -> int:
-        """For how many epochs times are told apart (outside loops)."""
+        """The number of distinguishable epochs (outside loops)."""
         return int(make.peek(self.address, trace_k.TRACE_HISTORY))
 
     def keep_history(self, epochs: int) -> None:
-        """Keep at least this many epochs apart from now on."""
+        """Keep at least this many epochs distinguishable from now on."""
         if epochs > self.history:
             make.poke(self.address, trace_k.TRACE_HISTORY, epochs)
 
     def pass_on(self, time: int) -> None:
-        """The trace is at a time, though no step said so because it had nothing for this trace."""
+        """Advance the trace to a time whose step had nothing for it."""
         if self.scope.is_root:
             before = min(time - self.history, min(self._holds, default=NEVER))
             make.poke(self.address, trace_k.TRACE_SINCE, max(self.since, before))
@@ -95,7 +94,7 @@ class Trace:
         self._set_hold()
 
     def release(self, time: int) -> None:
-        """A hold is no longer needed; its trace may be gone already."""
+        """Release a hold; the trace may have been freed already."""
         if not self.address:
             return
         self._holds[time] -= 1
@@ -107,7 +106,7 @@ class Trace:
         make.poke(self.address, trace_k.TRACE_HOLD, min(self._holds, default=NEVER))
 
     def compact(self) -> None:
-        """Make one batch of all, between steps, with what its times need no longer tell apart added up."""
+        """Merge all batches into one, between steps, consolidating indistinguishable times."""
         make.compact_trace(self.address)
 
     def measure(self) -> tuple[int, int, int]:
@@ -116,7 +115,7 @@ class Trace:
         return batches, updates, size
 
     def sample(self, column: int, count: int) -> list[int]:
-        """Codes of a column in some random rows of the largest batch: for estimates. Kept as long as that is the
+        """Codes of a column in some random rows of the largest batch, for estimates. Cached while that batch is the
         largest.
         """
         table = make.peek(self.address, trace_k.TRACE_TABLE)
@@ -145,13 +144,13 @@ class Trace:
 
 
 class Operator:
-    """Something with an batcher, a stream, or both, in a scope."""
+    """An operator with a batcher, a stream, or both, in a scope."""
 
     kind = "operator"
     context = 0
-    """the block that kernels know it by; 0: not made yet"""
+    """the block that kernels identify it by; 0: not created yet"""
     finds_errors = False
-    """whether it is there for the errors of another operator, not for rows"""
+    """whether it collects errors of another operator rather than rows"""
 
     def __init__(self, dataflow: Dataflow, scope: Scope, cols: int, label: str = "") -> None:
         self.dataflow = dataflow
@@ -160,10 +159,10 @@ class Operator:
         self.label = label
         self.number = len(dataflow.numbered)
         self.purpose: Purpose | None = dataflow.purpose
-        """The part of a plan that it was made for; with `heard`, what it computes (`everview.dataflow.identity`)."""
+        """The part of a plan that it was created for; with `heard`, what it computes (`everview.dataflow.identity`)."""
         self.heard: list[tuple[Branch, Route]] = []
         self.fed: tuple[Node, tuple[int, ...]] | None = None
-        """The part of a plan whose rows it listens to, and which of their columns, if that can be built otherwise."""
+        """The part of a plan whose rows it reads, and which of their columns, if that can be built otherwise."""
         self.inputs: list[Operator] = []
         self.batcher = 0
         self.trace: Trace | None = None
@@ -174,23 +173,25 @@ class Operator:
         self.freed = False
         self.changes = 0
         """Rows that committed steps have added to its trace, as of `Dataflow.count_changes`."""
+        self.ticks = self.merge_ticks = self.python_ns = 0
+        """Time of its kernels, of merging its trace, and of its Python functions, as of `Timing.collect`."""
         self.spread: Partitioning | HyperCube | HotKeys = ANYWHERE
-        """Where its rows are when there are several shards."""
+        """The placement of its rows on shards."""
         self.outbox = 0
         self.forest = 0
         """the context of an operator whose memory changes in place (`everview.kernels.frontier`); else 0"""
         self._blocks: list[int] = []
         dataflow.made += 1
         self.serial = dataflow.made
-        """Which of all operators there ever were it is; another may have had its number."""
-        dataflow.numbered.append(self)  # last: whatever is known by its number can be freed
+        """Its serial number among all operators ever created; another may have had its number."""
+        dataflow.numbered.append(self)  # last: whatever is registered by number can be freed
 
     def instructions(self) -> list[Instruction]:
-        """What the program runs for it."""
+        """Its instructions in the program."""
         return []
 
     def block(self, values: Any) -> int:
-        """A block of words that lives as long as the operator."""
+        """Allocate a block of words that lives as long as the operator."""
         block: int = make.make_filled(np.array(values, dtype=np.int64))
         self._blocks.append(block)
         return block
@@ -214,14 +215,14 @@ class Operator:
         return self.outbox, self.dataflow.root
 
     def _stays(self, branch: Branch) -> bool:
-        """Whether the branch's rows are on the right shard already."""
+        """Whether the branch's rows are already on the right shard."""
         if self.spread != HASH_BY_FIRST:
             return self.spread == branch.producer.spread == SINGLE_SHARD
         first = branch.exprs[0]
         return branch.producer.spread == HASH_BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
 
     def error_batcher(self) -> int:
-        """Batcher for rows that could not be computed on their way here."""
+        """The batcher for rows that could not be computed on their way here."""
         if self.errors is None:
             self.errors = Arrange(
                 self.dataflow, self.dataflow.root, 1, label=f"errors of {self.label or self.kind}", at_end=True
@@ -230,7 +231,7 @@ class Operator:
         return self.errors.batcher
 
     def output(self) -> Stream:
-        """The stream of what it says, made when first needed."""
+        """The stream of its output, created on first use."""
         if self.stream is None:
             self.stream = Stream(self.cols, self.dataflow.step_block)
             self.set_stream(self.stream.address)
@@ -240,13 +241,13 @@ class Operator:
         raise NotImplementedError
 
     def traces_were_replaced(self) -> None:
-        """Batches came into traces from elsewhere: what is kept beside them in memory is to be built from them anew."""
+        """Called after batches of traces were replaced: state in memory derived from them must be rebuilt."""
 
     def settled(self) -> None:
-        """It has caught up with what was there before it, by computation or because its state was loaded."""
+        """Called once it has caught up with existing data, by computation or because its state was loaded."""
 
     def replay(self, stream: int) -> None:
-        """Say everything said so far once more, to a stream with the newcomer as its only listener."""
+        """Send all past output again, to a stream with the new reader as its only sink."""
         assert self.trace is not None and not self.trace.stateless, f"{self.kind} {self.label} cannot be replayed"
         make.replay_trace(self.trace.address, stream, int(not self.scope.is_root))
 
@@ -256,15 +257,15 @@ class Operator:
         return self.trace is not None and not self.trace.stateless
 
     def measure(self) -> tuple[int, int, int]:
-        """(batches, updates, bytes) of what it holds."""
+        """(batches, updates, bytes) of its state."""
         return (0, 0, 0) if self.trace is None else self.trace.measure()
 
     def new_batcher(self, width: int) -> None:
         self.batcher = make.make_batcher(width, self.scope.address)
 
     def free(self) -> None:
-        """Give back everything, once: it is marked as free first, because losing a few bytes, if that is cut off, is
-        better than freeing them twice.
+        """Free everything, once. It is marked as free first: if interrupted, losing a few bytes is better than freeing
+        them twice.
         """
         if self.freed:
             return
@@ -287,7 +288,7 @@ class Operator:
 
 
 class Arrange(Operator):
-    """Sorts, consolidates and indexes; without state it only consolidates (loop variables, Python functions)."""
+    """Sorts, consolidates and indexes rows; without state it only consolidates (loop variables, Python functions)."""
 
     kind = "arrange"
 
@@ -316,19 +317,20 @@ class Arrange(Operator):
         self.checked = False
         self.guard_context = 0
         self.guards = ""
-        """what refuses steps that bring a row here, if anything does"""
+        """the constraint that rejects steps by their rows here, if any"""
         dataflow.add(self, at_end=at_end)
 
     def check_deletes(self) -> None:
-        """Base tables refuse to delete rows that are not there."""
+        """Let a base table reject deletions of absent rows."""
         assert self.trace is not None
         words = [0] * read_k.CURSOR_WORDS
         words[read_k.CURSOR_TRACE] = self.trace.address
+        words[read_k.CURSOR_STEP] = self.dataflow.step_block
         self.check_context = self.block(words)
         self.checked = True
 
     def refuse_above(self, most: int, name: str) -> None:
-        """Refuse steps that bring a row here more than `most` times, in the name of a constraint."""
+        """Reject steps after which a row occurs here more than `most` times, on behalf of a constraint."""
         assert self.trace is not None
         words = [0] * guard_k.GUARD_WORDS
         words[guard_k.GUARD_TRACE] = self.trace.address
@@ -337,11 +339,11 @@ class Arrange(Operator):
         self.guards = name
 
     def has_preset(self) -> bool:
-        """Whether a bulk load of this step waits already."""
+        """Whether a bulk load of this step is pending."""
         return bool(make.peek(self.context, arrange_k.ARRANGE_PRESET))
 
     def drop_preset(self) -> None:
-        """The step that the bulk load was for did not happen."""
+        """Discard the bulk load of a step that did not run."""
         read_k.release_at(self.context, arrange_k.ARRANGE_PRESET)
 
     def instructions(self) -> list[Instruction]:
@@ -379,7 +381,7 @@ class PythonMap(Arrange):
 
 
 class Join(Operator):
-    """Pairs of rows with equal keys from two arrangements."""
+    """Joins rows with equal keys from two arrangements."""
 
     kind = "join"
 
@@ -426,8 +428,8 @@ class Join(Operator):
 class Reduce(Operator):
     """One output per key: see `everview.kernels.reduce.reduce` for the kinds.
 
-    Its output exists from the start, what it reduces is told by `bind`: a loop's variable may read the output before
-    the input is built.
+    Its output exists from the start; `bind` sets its input: a loop variable may read the output before the input is
+    built.
     """
 
     kind = "reduce"
@@ -451,8 +453,8 @@ class Reduce(Operator):
         run: Callable[..., Any] | None = None,
         watched: Reduce | None = None,
     ) -> None:
-        """Say what is reduced and how; puts the operator into the program. `watched`: the reduction of the same input,
-        before it in the program, whose faults it looks for.
+        """Set the input and the kind of reduction, and append the operator to the program. `watched`: the reduction of
+        the same input, earlier in the program, whose faults it collects.
         """
         assert self.trace is not None
         self.source, self.reduction, self.run = source, kind, run
@@ -471,7 +473,7 @@ class Reduce(Operator):
             reduction_k.REDUCE_TODO: self.batcher,
             reduction_k.REDUCE_STEP: self.dataflow.step_block,
             reduction_k.REDUCE_FRESH: int(source.operator.old),
-            # in a loop a key may come up again in a later round, for which the watched one is no witness
+            # in a loop a key may recur in a later round, for which the watched one says nothing
             reduction_k.REDUCE_WATCHED: watched.context if watched is not None and self.scope.is_root else 0,
         }
         for scratch in (reduction_k.REDUCE_FOUND, reduction_k.REDUCE_EPOCH_LIST):
@@ -500,7 +502,7 @@ class Reduce(Operator):
 
 
 class Activate(Operator):
-    """Gets a loop going when an arrangement that its joins read in place has changed."""
+    """Starts a loop when an arrangement that its joins read in place has changed."""
 
     kind = "activate"
 
@@ -525,7 +527,7 @@ class Activate(Operator):
 class Arrangement:
     """A trace with a column order: column i of the trace is the collection's column `order[i]`.
 
-    `delay` is one round for the arrangement of a loop variable that is last round's output read again.
+    `delay` is one round if it is last round's output read as a loop variable.
     """
 
     def __init__(self, operator: Operator, order: tuple[int, ...], delay: int = 0) -> None:
@@ -538,8 +540,8 @@ class Arrangement:
         self.plain = order == tuple(range(len(order)))
 
     def serves(self, keys: tuple[int, ...], *, gather: bool = False) -> bool:
-        """Whether its first columns are these keys, in this order, and (with several shards) its rows together: all of
-        them if `gather`, else those with equal keys.
+        """Whether its first columns are these keys, in this order, and (with several shards) its rows are together: all
+        of them if `gather`, else those with equal keys.
         """
         spread = SINGLE_SHARD if gather else HASH_BY_FIRST
         if self.operator.dataflow.sharded and (gather or keys) and self.operator.spread != spread:

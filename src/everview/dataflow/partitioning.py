@@ -1,29 +1,29 @@
-"""Where an operator's rows are when a dataflow has several shards.
+"""The placement of an operator's rows on shards.
 
-    HASH_BY_FIRST    rows with equal first columns together, on the shard that the column's hash says
+    HASH_BY_FIRST    rows with equal first columns together, by the column's hash
     SINGLE_SHARD     all on the first shard
-    ANYWHERE         wherever their inputs were
-    WHERE_MADE       the same, and it matters where: what a shard counts of what it made itself
-    EVERYWHERE       each shard has those that it needs, and may have all
-    HyperCube        what a join of many inputs reads: in copies, so that all rows of a result meet on one shard
-    HotKeys          by first column, but for a few keys: of one side of a join split, of the other side in copies
+    ANYWHERE         wherever their inputs are
+    WHERE_MADE       the same, and the place matters: a shard's counts of its own output
+    EVERYWHERE       each shard has those that it needs, possibly all
+    HyperCube        inputs of a multiway join: copied, so that all rows of a result meet on one shard
+    HotKeys          by first column, except a few keys: split on one side of a join, copied on the other
 
-**HyperCube.** A join binds variables, and each of its inputs has some of them. The shards are thought of as a grid with
-a side for each variable, so a result belongs to the cell that the hashes of its values say, and only to that. A row of
-an input knows some of the coordinates; it goes to every cell that has these (Afrati and Ullman, 2010, call it "shares",
-others a hypercube). Then each cell joins what it has, with the operator that one process would use, and every result is
-found in exactly one cell, once.
+**HyperCube.** A join binds variables, and each of its inputs has some of them. The shards form a grid with a side for
+each variable; a result belongs to exactly one cell, given by the hashes of its values. A row of an input determines
+some of the coordinates and is sent to every cell that has these (the "shares" of Afrati and Ullman, 2010, also called a
+hypercube). Each cell then joins its rows with the operator of the embedded case, and every result is found exactly
+once, in one cell.
 
-How long the sides are (`shares`) decides how many copies there are: for the triangle (a, b), (b, c), (a, c) on four
-shards 2 by 2 by 1, so rows (a, b) are in one cell and the others in two; for a star, whose inputs share one variable,
-that side is as long as there are shards, and nothing is copied.
+The lengths of the sides (`shares`) determine the number of copies. For the triangle (a, b), (b, c), (a, c) on four
+shards they are 2 by 2 by 1: rows (a, b) are in one cell, the others in two. For a star, whose inputs share one
+variable, that side has one cell per shard, and nothing is copied.
 
-**HotKeys.** All pairs of a key that very many rows have would be made on one shard. For such keys the rows of one side
-are split over all shards, by all of their columns, and the rows of the other side are on every shard: each pair is
-found where the split row is, once (`everview.plan.hot` says which keys, and which side).
+**HotKeys.** All pairs of a very frequent key would be produced on one shard. For such keys the rows of one side are
+split over all shards, by all of their columns, and the rows of the other side are on every shard. Each pair is found
+once, where the split row is (`everview.plan.hot_keys` chooses the keys and the side).
 
-Hazard: whoever reads rows in cells, or of hot keys, sees copies. Only joins may (`everview.dataflow.joins`), and who
-puts rows on another number of shards, counting each `once`.
+Hazard: readers of rows in cells, or of hot keys, see copies. Only joins may read them (`everview.dataflow.joins`), and
+resharding, which counts each row `once`.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ import numpy as np
 
 from everview.errors import InputError
 from everview.kernels.run import exchange
-from everview.plan.spelled import spelled
+from everview.plan.stable_repr import stable_repr
 
 Variables = tuple[int, ...]
 
 
 @dataclass(frozen=True, repr=False)
 class Partitioning:
-    """One of the ways without copies."""
+    """One of the placements without copies."""
 
     label: str
 
-    __repr__ = spelled  # fingerprints are made of it
+    __repr__ = stable_repr  # fingerprints depend on it
 
     def __str__(self) -> str:
         return self.label
 
     def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The shards that some rows (a matrix with a row for each column) belong to, and the places of those rows."""
+        """The shards that some rows (a matrix with a row for each column) belong to, and the positions of those
+        rows."""
         if self == WHERE_MADE:
             raise InputError(
                 "E_SHARDS",
@@ -73,7 +74,7 @@ class Partitioning:
             yield shard, np.flatnonzero(owner == shard)
 
     def once(self, columns: np.ndarray, shards: int, shard: int) -> np.ndarray:
-        """The places of those of a shard's rows that are not copies of other shards' rows."""
+        """The positions of a shard's rows that are not copies of other shards' rows."""
         return np.arange(columns.shape[1])
 
 
@@ -90,7 +91,7 @@ HASH_BY_FIRST, SINGLE_SHARD, ANYWHERE, WHERE_MADE, EVERYWHERE = (
 class HyperCube:
     """In the cells of a grid: see the module.
 
-    `inputs` are the variables of the columns of each of the join's inputs, `columns` those of the rows' (-1: none).
+    `inputs` are the variables of the columns of each of the join's inputs, `columns` those of the rows (-1: none).
 
     >>> rows = np.array([[1, 2, 3], [1, 1, 1]])
     >>> wedge = HyperCube(((0, 1), (1, 2), (0, 2)), (1, 2))
@@ -103,13 +104,13 @@ class HyperCube:
     inputs: tuple[Variables, ...]
     columns: Variables
 
-    __repr__ = spelled
+    __repr__ = stable_repr
 
     def __str__(self) -> str:
         return f"in cells of {self.inputs} by {self.columns}"
 
     def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The shards that some rows belong to, and the places of those rows."""
+        """The shards that some rows belong to, and the positions of those rows."""
         first, free = self._first(columns, shards)
         for cell in np.flatnonzero(np.bincount(first, minlength=1)).tolist():
             places = np.flatnonzero(first == cell)
@@ -117,12 +118,12 @@ class HyperCube:
                 yield cell + further, places
 
     def once(self, columns: np.ndarray, shards: int, shard: int) -> np.ndarray:
-        """The places of those of a shard's rows that are not copies of other shards' rows."""
+        """The positions of a shard's rows that are not copies of other shards' rows."""
         first, _ = self._first(columns, shards)
         return np.flatnonzero(first == shard)
 
     def _first(self, columns: np.ndarray, shards: int) -> tuple[np.ndarray, list[int]]:
-        """The first cell of each row, and how far from it the others are."""
+        """The first cell of each row, and the distances from it to the others."""
         first, free, stride = np.zeros(columns.shape[1], dtype=np.int64), [0], 1
         for variable, share in shares(self.inputs, shards):
             if variable in self.columns:
@@ -135,7 +136,7 @@ class HyperCube:
 
 @dataclass(frozen=True, repr=False)
 class HotKeys:
-    """By first column, but for `keys` (codes): their rows are `copied` to all shards, or split: see the module.
+    """By first column, except for `keys` (codes): their rows are `copied` to all shards, or split: see the module.
 
     >>> rows = np.array([[7, 7, 7, 7, 1, 2], [1, 2, 3, 4, 5, 6]])
     >>> split, copied = HotKeys((7,), copied=False), HotKeys((7,), copied=True)
@@ -151,13 +152,13 @@ class HotKeys:
     keys: tuple[int, ...]
     copied: bool
 
-    __repr__ = spelled
+    __repr__ = stable_repr
 
     def __str__(self) -> str:
         return f"by first column, {', '.join(map(str, self.keys))} {'on all shards' if self.copied else 'split'}"
 
     def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The shards that some rows belong to, and the places of those rows."""
+        """The shards that some rows belong to, and the positions of those rows."""
         owner, hot = self._owners(columns, shards)
         if self.copied:
             for shard in range(shards):
@@ -169,11 +170,11 @@ class HotKeys:
             yield shard, np.flatnonzero(owner == shard)
 
     def once(self, columns: np.ndarray, shards: int, shard: int) -> np.ndarray:
-        """The places of those of a shard's rows that are not copies of other shards' rows."""
+        """The positions of a shard's rows that are not copies of other shards' rows."""
         return np.flatnonzero(self._owners(columns, shards)[0] == shard)
 
     def _owners(self, columns: np.ndarray, shards: int) -> tuple[np.ndarray, np.ndarray]:
-        """The shard of each row, of copies the first, and whether its key is hot."""
+        """The shard of each row (the first, for copies), and whether its key is hot."""
         hot = np.isin(columns[0], self.keys)
         mixed = columns[0].copy()
         if not self.copied:
@@ -184,10 +185,10 @@ class HotKeys:
 
 @lru_cache(maxsize=256)
 def shares(inputs: tuple[Variables, ...], shards: int) -> tuple[tuple[int, int], ...]:
-    """How long each side of a join's grid is: (variable, cells), only sides longer than one.
+    """The lengths of the sides of a join's grid: (variable, cells), only sides longer than one.
 
-    The fullest grid is not always the best: what counts is how much a cell gets if all inputs are alike, then how many
-    copies there are. Sides are only made of variables that inputs share, if any are shared.
+    The largest grid is not always the best: the criteria are how much a cell receives if all inputs have the same size,
+    then the number of copies. Only variables shared by inputs get sides, if any are shared.
 
     >>> triangle, star = ((0, 1), (1, 2), (0, 2)), ((0, 1), (0, 2), (0, 3))
     >>> shares(triangle, 4), shares(triangle, 8), shares(triangle, 5), shares(star, 6), shares(star, 1)
@@ -207,7 +208,7 @@ def shares(inputs: tuple[Variables, ...], shards: int) -> tuple[tuple[int, int],
 
 
 def _grids(sides: int, cells: int) -> Iterator[tuple[int, ...]]:
-    """All grids of at most so many cells.
+    """All grids with at most this many cells.
 
     >>> list(_grids(2, 3))
     [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1)]

@@ -1,7 +1,7 @@
-"""The program of a dataflow: what the executor runs, instruction by instruction.
+"""The program of a dataflow: the executor's list of instructions.
 
-Four words are one instruction. Operators are called in their order; a loop is what stands between its LOOP and its END,
-which jumps back. On shards there are *barriers*, where all of them wait for each other.
+An instruction is four words. Operators are called in order; a loop is the part between its LOOP and its END, which
+jumps back. With shards there are *barriers*, where all of them wait for each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from everview.kernels.run import executor as x
 
 
 class Barrier(NamedTuple):
-    """A place in the program where shards wait for each other: before a loop's next pass, at the end, or before an
+    """A position in the program where shards wait for each other: before a loop's next pass, at the end, or before an
     operator that other shards may have rows for.
     """
 
@@ -27,7 +27,7 @@ Item = Operator | Scope | Barrier
 
 
 class Program(NamedTuple):
-    """What each instruction is of (an operator's or a loop's, and which), its words, and the operators in order."""
+    """The owner of each instruction (an operator or a loop, and which), its words, and the operators in order."""
 
     at: list[tuple[Item, int]]
     words: list[int]
@@ -35,7 +35,7 @@ class Program(NamedTuple):
 
 
 def written(root: Scope, tail: Iterable[Operator], waiting: set[Operator], *, sharded: bool) -> Program:
-    """The program of all operators; `waiting` are those for which rows may wait in an outbox when it begins."""
+    """The program of all operators; `waiting` are those that may have rows in an outbox at its start."""
     words: list[int] = []
     at: list[tuple[Item, int]] = []
 
@@ -51,9 +51,9 @@ def written(root: Scope, tail: Iterable[Operator], waiting: set[Operator], *, sh
     call = x.INSTRUCTION_CALL
 
     def visit(items: Iterable[Operator | Scope], unsent: set[Operator]) -> None:
-        """`unsent`: operators for which rows may wait in an outbox here.
+        """`unsent`: operators that may have rows in an outbox here.
 
-        All operators pass here whenever a view is made: what is done for one is little.
+        Runs over all operators whenever a view is created, so it must be cheap per operator.
         """
         for item in items:
             if isinstance(item, Scope):

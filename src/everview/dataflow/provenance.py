@@ -1,11 +1,11 @@
-"""Provenance as dataflow: labels of base rows, disjunctions, and the table of nodes that all of them share.
+"""Provenance as dataflow: labels of base rows, disjunctions, and the shared table of nodes.
 
-A dataflow has at most one table of nodes (`everview.kernels.provenance.nodes`), made with the first view that keeps
-provenance and freed with the last. It is an operator, `Nodes`, at the end of the program, and what it keeps is a trace
-like any other. Whatever hangs on expressions hangs on labels, and those name it among their inputs.
+A dataflow has at most one table of nodes (`everview.kernels.provenance.nodes`), created with the first view with
+provenance and freed with the last. It is an operator, `Nodes`, at the end of the program, and its state is an ordinary
+trace. Everything that depends on expressions depends on labels, which have it among their inputs.
 
-With several shards labels are given out by one of them, because the order of variables must be one order; everything
-else is where its rows are. Codes are the same everywhere, being hashes, and nodes travel with rows that name them
+With several shards one of them issues the labels, because there must be a single order of variables; everything else is
+where its rows are. Codes are hashes and so the same everywhere; nodes are sent along with rows that refer to them
 (`everview.dataflow.superstep`).
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from everview.dataflow.operators import Arrange, Arrangement, Instruction, Operator, Reduce, columns
 from everview.dataflow.partitioning import EVERYWHERE, SINGLE_SHARD
 from everview.dataflow.streams import Flow
-from everview.expr.lowering import KernelCall
+from everview.expr.program_builder import KernelCall
 from everview.kernels import make
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.frontier import undoing as undoing_k
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from everview.dataflow.dataflow import Dataflow
 
 MOST_NODES = 1 << 24
-"""Nodes that a dataflow may have at once: about a gigabyte. A step that would make more is refused."""
+"""Maximum number of nodes of a dataflow: about a gigabyte. A step that would exceed it is refused."""
 
 SWEEP_FROM = 1 << 12
-"""Nodes from which it is worth looking for those that no row hangs on."""
+"""Number of nodes from which a sweep for unreferenced ones is worthwhile."""
 
 KERNELS = {"variable": operations_k.variable_rows, "and": operations_k.and_rows, "or": operations_k.or_values}
 
 
 class Nodes(Arrange):
-    """The table of nodes, and the trace of what was made."""
+    """The table of nodes, and the trace of their creation."""
 
     kind = "nodes"
 
     def __init__(self, dataflow: Dataflow) -> None:
-        before, dataflow.purpose = dataflow.purpose, None  # it is made for all plans alike
+        before, dataflow.purpose = dataflow.purpose, None  # it is shared by all plans
         try:
             super().__init__(dataflow, dataflow.root, keeping_k.ROW_OF_NODE, label="provenance", at_end=True)
         finally:
@@ -71,7 +71,7 @@ class Nodes(Arrange):
         dataflow.provenance = self
 
     def kernel(self, call: KernelCall) -> int:
-        """The block that names a kernel that works on the nodes."""
+        """The block that identifies a kernel that works on the nodes."""
         if call not in self._kernels:
             words = [0] * operations_k.OPERATION_WORDS
             words[operations_k.OPERATION_KERNEL] = KERNELS[call.name].address
@@ -85,27 +85,27 @@ class Nodes(Arrange):
 
     @property
     def count(self) -> int:
-        """Nodes in the table."""
+        """The number of nodes in the table."""
         return int(make.peek(self.table, nodes_k.NODES_COUNT)) - nodes_k.FIRST_NODE
 
     @property
     def made(self) -> int:
-        """Nodes that were ever made, but for those of steps that were undone."""
+        """The number of nodes ever created, without those of undone steps."""
         return int(make.peek(self.table, nodes_k.NODES_MADE))
 
     def sweep_if_due(self) -> None:
-        """Between steps: forget what no row hangs on, if there may be much of it."""
+        """Between steps: remove unreferenced nodes, if there may be many."""
         if self.count > 2 * self._swept + SWEEP_FROM:
             self.sweep()
 
     def sweep(self) -> int:
-        """Forget what no row hangs on; how many nodes stay."""
+        """Remove unreferenced nodes; return how many remain."""
         traces = [o.trace.address for o in self._dependent() if o.trace is not None and o.trace.address]
         self._swept = int(keeping_k.sweep_nodes(self.table, np.array(traces, dtype=np.int64)))
         return self._swept
 
     def _dependent(self) -> list[Operator]:
-        """The operators that labels reach."""
+        """The operators downstream of labels."""
         found: set[Operator] = {o for o in self.dataflow.operators() if isinstance(o, Labels)}
         rest = [o for o in self.dataflow.operators() if o is not self and o not in found]
         grown = True
@@ -117,7 +117,7 @@ class Nodes(Arrange):
         return list(found)
 
     def rows(self, code: int) -> np.ndarray | None:
-        """The nodes of an expression as rows (code, label, low, high), its own first; None if nobody made it."""
+        """The nodes of an expression as rows (code, label, low, high), its root first; None if unknown."""
         count = int(keeping_k.below(self.table, code))
         if count < 0:
             return None
@@ -127,7 +127,7 @@ class Nodes(Arrange):
         return out
 
     def named_by(self, words: np.ndarray) -> np.ndarray:
-        """The nodes of all expressions that some words are codes of, as rows: what is below a node before it."""
+        """The nodes of all expressions whose codes are among some words, as rows, children first."""
         count = int(keeping_k.below_words(self.table, words))
         out = np.empty((count, keeping_k.ROW_OF_NODE), dtype=np.int64)
         if count:
@@ -135,12 +135,12 @@ class Nodes(Arrange):
         return np.ascontiguousarray(out[np.argsort(-out[:, 1], kind="stable")])
 
     def take(self, rows: np.ndarray) -> None:
-        """Nodes that came from another shard."""
+        """Add nodes received from another shard."""
         keeping_k.take_nodes(self.table, np.ascontiguousarray(rows.reshape(-1, keeping_k.ROW_OF_NODE)))
 
     def traces_were_replaced(self) -> None:
-        """Begin an empty table; the trace is read when nodes are needed. What another process has swept must go from
-        this one's table, too: a node that is there is not written again.
+        """Start an empty table; the trace is read when nodes are needed. Nodes swept by another process must go from
+        this table, too: existing nodes are not written again.
         """
         keeping_k.about_nodes(keeping_k.NODES_DROP, self.table)
         for word in (nodes_k.NODES_BUCKETS_N, nodes_k.NODES_STACK_ROOM, nodes_k.NODES_DEAD_N, nodes_k.NODES_LOADED):
@@ -148,7 +148,7 @@ class Nodes(Arrange):
         keeping_k.about_nodes(keeping_k.NODES_BEGIN, self.table)
 
     def step_is_committed(self) -> None:
-        """All shards have committed a step."""
+        """Called when all shards have committed a step."""
         keeping_k.settle_nodes_now(self.table)
         self.sweep_if_due()
 
@@ -158,7 +158,7 @@ class Nodes(Arrange):
 
     @property
     def untouched(self) -> int:
-        """Bytes of the table that no node has been in yet: the system gives memory when it is written to."""
+        """Bytes of the table that were never written and so are not resident."""
         room, most = (int(make.peek(self.table, word)) for word in (nodes_k.NODES_ROOM, nodes_k.NODES_PEAK))
         return 8 * nodes_k.NODE_WORDS * max(0, room - max(most, self.count + nodes_k.FIRST_NODE))
 
@@ -175,12 +175,12 @@ def _listens(operator: Operator) -> list[Operator]:
 
 
 def nodes_for(dataflow: Dataflow) -> Nodes:
-    """The table of nodes of a dataflow; it is made if there is none."""
+    """The table of nodes of a dataflow, created on first use."""
     return dataflow.provenance or Nodes(dataflow)
 
 
 class Labels(Arrange):
-    """Gives labels to base rows that come; what it says is arranged behind it, by label."""
+    """Assigns labels to new base rows; its output is arranged by label."""
 
     kind = "labels"
 
@@ -207,7 +207,7 @@ class Labels(Arrange):
         make.poke(self.order, labels_k.LABELS_STREAM, address)
 
     def kept_by(self, arrange: Operator) -> None:
-        """What it says is arranged there."""
+        """Set the arrangement of its output."""
         assert arrange.trace is not None
         make.poke(self.order, labels_k.LABELS_KEPT, arrange.trace.address)
 
@@ -243,7 +243,7 @@ def labelled(builder: Builder, node: Labelled) -> Flow:
 
 
 def disjunction(builder: Builder, node: Disjunction) -> Flow:
-    """A reduction that folds the expressions of equal rows."""
+    """A reduction that combines the expressions of equal rows."""
     keys = len(node.types) - 1
     source = builder.arrange(node.child, tuple(range(keys)), gather=not keys, now=True)
     nodes = nodes_for(builder.dataflow)

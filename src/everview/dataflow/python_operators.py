@@ -1,9 +1,8 @@
-"""What the driver runs in Python: user functions, string functions, reductions without a kernel.
+"""What the driver computes in Python: user functions, string functions, reductions without a kernel.
 
-Each function here makes a callable that works on codes, as arrays, the way the driver hands them over: linear steps
-get the columns of a consolidated delta and give (output columns, the input row each output row comes from, an error
-code per input row); reductions get the request rows of `everview.kernels.reduce.python` and give answer rows in the
-same format.
+Each function here returns a callable that works on arrays of codes as the driver passes them. Linear steps receive the
+columns of a consolidated delta and return (output columns, the input row of each output row, an error code per input
+row). Reductions receive the request rows of `everview.kernels.reduce.python` and return answer rows in the same format.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from everview.cancellation import poll
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.codes.packed import order_key
 from everview.errors import EverviewError, UdfError
-from everview.expr.few import FewRows
 from everview.expr.nodes import Expr
-from everview.expr.texts import RowFailure
+from everview.expr.row_interpreter import FewRows
+from everview.expr.string_functions import RowFailure
 from everview.plan import nodes as plan
-from everview.stopping import poll
 from everview.types import DataType
 
 Linear = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -47,7 +46,7 @@ def _codec(types: Iterable[DataType], interner: Interner) -> Codec:
 def flat_map(
     function: Callable[..., Any], types: tuple[DataType, ...], out: tuple[DataType, ...], interner: Interner
 ) -> Linear:
-    """Rows to any number of rows."""
+    """Map each row to any number of rows."""
     reader = _codec(types, interner)
     writer = _codec(out, interner)
     name = getattr(function, "__name__", "function")
@@ -60,7 +59,7 @@ def flat_map(
             poll()
             try:
                 made = _guard(name, values, partial(_listed, function, values))
-            except RowFailure as failure:  # of one of our own functions: the row has no value
+            except RowFailure as failure:  # from one of our own functions: the row has no value
                 errors[i] = failure.code
                 continue
             rows.extend(made)
@@ -72,7 +71,7 @@ def flat_map(
 
 
 def _guard(name: str, given: Any, call: Callable[[], Any]) -> Any:
-    """Call a user's function; its exceptions become errors that name it and what it was given."""
+    """Call a user function; its exceptions become errors that name it and its arguments."""
     try:
         return call()
     except RowFailure:
@@ -117,7 +116,7 @@ def _reduction(keys: int, width: int, run: Callable[[np.ndarray, np.ndarray], An
 
 
 def reduction(node: plan.PythonReduce, interner: Interner) -> Reduction:
-    """A user's reduction: function(key, [(row, count), ...]) gives output rows."""
+    """A user-defined reduction: function(key, [(row, count), ...]) returns output rows."""
     keys = node.keys
     child = node.child.types
     order = plan.keys_first(keys, len(child))
@@ -164,7 +163,7 @@ def extreme(smallest: bool, types: tuple[DataType, ...], keys: int, interner: In
 
 
 def top(node: plan.TopK, interner: Interner) -> Reduction:
-    """Top-k in an order that codes do not keep (strings)."""
+    """Top-k in an order that codes do not preserve (strings)."""
     child = node.child.types
     keys = node.keys
     order = plan.keys_first(keys, len(child))

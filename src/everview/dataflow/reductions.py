@@ -1,9 +1,10 @@
 """Reductions as dataflow: distinct, aggregates, top-k, windows, and functions of whole groups.
 
-A reduction reads an arrangement by its key columns and keeps an arrangement of what it said, which others share. How a
-group's answer is told differs: distinct and extremes look at the group's rows in order, counts and sums are carried in
-the differences themselves, so that a group's rows need not be kept at all, and what has no kernel (orders of strings,
-window functions, Python) is asked of the driver. An aggregate of several kinds is one reduction for each kind, joined.
+A reduction reads an arrangement by its key columns and maintains an arrangement of its output, which others share. How
+a group's output is computed differs. Distinct and extremes scan the group's rows in order. Counts and sums are carried
+in the differences themselves, so that a group's rows need not be stored at all. What has no kernel (orders of strings,
+window functions, Python) is computed by the driver. An aggregation of several kinds is one reduction for each kind,
+joined.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def threshold(builder: Builder, node: plan.Threshold) -> Flow:
-    """Rows once each (distinct), or those that are there more often than they were taken away (positive)."""
+    """Each row once (distinct), or rows with positive multiplicity (positive)."""
     early_output = builder.early_outputs.get(builder.key(node))
     source = builder.arrange(node.child, () if early_output is None else early_output.order, now=True)
     kind = reduction_k.KIND_DISTINCT if node.kind == "distinct" else reduction_k.KIND_POSITIVE
@@ -118,11 +119,11 @@ def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
 
 
 _FALLIBLE = (reduction_k.SPEC_SUM_INT, reduction_k.SPEC_SUM_FLOAT, reduction_k.SPEC_AVG_FLOAT)
-"""Aggregates whose values may not fit."""
+"""Aggregates whose values may overflow."""
 
 
 def _note_faults(builder: Builder, node: plan.Reduce, source: Arrangement, spec: list[int], label: str) -> None:
-    """Have the groups whose sums do not fit, which the reduction leaves out, counted among its errors."""
+    """Collect the groups whose sums overflow, which the reduction omits, among its errors."""
     sums = builder.arrangements[builder.key(node)][-1].operator
     assert isinstance(sums, Reduce)
     keys = len(node.keys)
@@ -135,7 +136,7 @@ def _note_faults(builder: Builder, node: plan.Reduce, source: Arrangement, spec:
 
 
 def top(builder: Builder, node: plan.TopK) -> Flow:
-    """The first rows of each group in an order: put into the arrangement's, or left to Python for strings."""
+    """The first rows of each group in an order: that of the arrangement, or by Python for strings."""
     if any(node.child.types[c].kind in INTERNED for c, _ in node.order):
         fewer = prefixes.candidates(node)
         if fewer is not None:
@@ -157,14 +158,14 @@ def top(builder: Builder, node: plan.TopK) -> Flow:
 
 
 def python(builder: Builder, node: plan.PythonReduce) -> Flow:
-    """Groups as a Python function sees them."""
+    """Groups reduced by a Python function."""
     run = python_operators.reduction(node, builder.dataflow.interner)
     label = getattr(node.function, "__name__", "reduce")
     return _python(builder, node, run, len(node.types), label)
 
 
 def window(builder: Builder, node: Window) -> Flow:
-    """Window functions: each row of a group with what it sees of the others."""
+    """Window functions over each row's group."""
     child = len(node.child.types)
     order = plan.keys_first(node.keys, child)
     narrow = _narrow(node.child, order)
@@ -181,7 +182,7 @@ def window(builder: Builder, node: Window) -> Flow:
 
 @dataclass(frozen=True, eq=False)
 class _FlaggedWindow(plan.Node):
-    """What a window with sums says: its rows, and whether a sum of the row does not fit. A name for sharing it."""
+    """The output of a window with sums: its rows, and whether a sum overflows. Identifies it for sharing."""
 
     node: Window
 
@@ -191,7 +192,7 @@ class _FlaggedWindow(plan.Node):
 
 
 def _without_faults(builder: Builder, node: Window, output: plan.Node, flow: Flow) -> Flow:
-    """The rows whose sums fit, without the flag; the others are counted among the window's errors."""
+    """The rows whose sums fit, without the flag; the others are collected among the window's errors."""
     operator = builder.arrangements[builder.key(output)][-1].operator
     flag = ColumnRef(BOOL, len(node.types))
     operator.error_batcher()
@@ -204,7 +205,7 @@ def _without_faults(builder: Builder, node: Window, output: plan.Node, flow: Flo
 def _python(
     builder: Builder, node: plan.TopK | plan.PythonReduce, run: Callable[..., Any], cols: int, label: str
 ) -> Flow:
-    """Group in key order with `run` telling the output; `run` expects and gives the key columns first."""
+    """Group in key order with `run` computing the output; `run` takes and returns the key columns first."""
     keys = node.keys
     order = plan.keys_first(keys, len(node.child.types))
     narrow = _narrow(node.child, order)
@@ -241,7 +242,7 @@ def _reduction(
 
 @dataclass(frozen=True, eq=False)
 class _TopOutput(plan.Node):
-    """What a top-k reduction says, in the order of its arrangement: only a name for sharing it."""
+    """The output of a top-k reduction in its arrangement's order. Identifies it for sharing."""
 
     child: plan.Node
     keys: int
@@ -254,14 +255,15 @@ class _TopOutput(plan.Node):
 
 
 def _narrow(node: plan.Node, wanted: tuple[int, ...]) -> plan.Node:
-    """The node with only these columns, in this order; itself if that is what it has."""
+    """The node with only these columns, in this order; itself if it has exactly those."""
     if wanted == tuple(range(len(node.types))):
         return node
     return plan.Project(node, tuple(ColumnRef(node.types[c], c) for c in wanted))
 
 
 def kinds(node: plan.Reduce) -> list[plan.Reduce]:
-    """The reduction split by how its aggregates are kept: totals together, each extreme and distinct count alone."""
+    """Split a reduction by how its aggregates are maintained: totals together, each extreme and distinct count
+    separately."""
     totals = tuple(a for a in node.aggregates if a.kind in ("count", "sum", "avg"))
     singles = [a for a in dict.fromkeys(node.aggregates) if a.kind not in ("count", "sum", "avg")]
     parts = [plan.Reduce(node.child, node.keys, totals)] if totals else []
@@ -276,7 +278,7 @@ def _summed(node: plan.Reduce, column: int) -> bool:
 def _accumulators(
     aggregate: plan.Aggregate, column: int, declared: DataType | None, accumulators: list[tuple[int, int]]
 ) -> list[int]:
-    """Specification of one aggregate for the kernel; appends the accumulators it needs."""
+    """The kernel specification of one aggregate; appends the accumulators it needs."""
     if aggregate.kind == "count":
         if declared is None or not declared.nullable:
             return [reduction_k.SPEC_COUNT, 0, 0]
@@ -295,7 +297,7 @@ def _accumulators(
 
 
 def _sort_key(column: ColumnRef, descending: bool) -> Expr:
-    """A code that sorts as the column should, NULLs last."""
+    """A code that sorts like the column, NULLs last."""
     raw: Expr = ColumnRef(INT.optional(column.type.nullable), column.index)
     if descending:
         raw = Call(raw.type, "sub", (Literal(INT, -1), raw))

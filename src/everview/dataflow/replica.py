@@ -1,8 +1,8 @@
-"""Replicas: the same dataflow built again, in another process or on another shard, from the same commands.
+"""Replicas: the same dataflow built again from the same commands, in another process or on another shard.
 
-A dataflow is the result of its history of commands (make a table, install a view, drop what is unused): building is
-deterministic, so the n-th operator is the same everywhere and `Operator.number` names it in files and on the wire.
-`fingerprint` says so: replicas that differ would mix up each other's rows.
+A dataflow is the result of its history of commands (create a table, install a view, drop what is unused). Building is
+deterministic, so the n-th operator is the same everywhere, and `Operator.number` identifies it in files and messages.
+`fingerprint` verifies this: replicas that differ would confuse each other's rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import swapping
+from everview.dataflow import plan_swap
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
@@ -22,13 +22,13 @@ from everview.kernels import make
 from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.digest import hashed
-from everview.plan.hot import Hot
+from everview.plan.hot_keys import Hot
 from everview.plan.multiway import Choice
 
 
 @dataclass(frozen=True)
 class MakeTable:
-    """A base table; `order` is the order of its columns in its index, `rows` (codes) are there from the beginning."""
+    """Create a base table; `order` is the column order of its index, `rows` (codes) its initial contents."""
 
     node: plan.Table
     order: tuple[int, ...]
@@ -39,15 +39,15 @@ class MakeTable:
 
 @dataclass(frozen=True)
 class Install:
-    """An arrangement of a node by some columns, kept until dropped."""
+    """Install an arrangement of a node by some columns, kept until dropped."""
 
     node: plan.Node
     keys: tuple[int, ...]
     history: int
     choice: Choice | None = None
-    """how joins of many inputs are kept; None: as their shape says"""
+    """how joins of many inputs are maintained; None: chosen by shape"""
     hot: Hot = ()
-    """keys of tables that very many rows have, as they were seen when the view was made"""
+    """very frequent keys of tables, as observed when the view was created"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Swap:
-    """Build a join by another plan (`everview.dataflow.swapping`)."""
+    """Build a join by another plan (`everview.dataflow.plan_swap`)."""
 
     join: plan.Node
     target: plan.Node
@@ -70,8 +70,8 @@ Command = MakeTable | Install | Swap | Keep
 
 @dataclass
 class Added:
-    """Batches that were added to operators' traces: small ones packed (see `everview.kernels.trace.image`), images of
-    large ones by the operator's number.
+    """Batches added to operators' traces: small ones packed (see `everview.kernels.trace.image`), images of large ones
+    by operator number.
     """
 
     packed: np.ndarray
@@ -79,20 +79,20 @@ class Added:
 
 
 class Replica:
-    """A graph and its builder, changed by commands only."""
+    """A dataflow and its builder, changed by commands only."""
 
     def __init__(self, interner: Interner, merge_effort: int) -> None:
         self.dataflow = Dataflow(interner, merge_effort, sharded=True)
         self.builder = Builder(self.dataflow)
 
     def build(self, command: Command) -> Arrangement | None:
-        """Apply a command: new operators are there afterwards, but not up to date (see `Dataflow.installed`)."""
+        """Apply a command: new operators exist afterwards but are not up to date (see `Dataflow.installed`)."""
         if isinstance(command, Keep):
             self.builder.forget(self.dataflow.collect(self.dataflow.numbered[n] for n in command.roots))  # type: ignore[misc]
             return None
         try:
             if isinstance(command, Swap):
-                swapping.swap(self.builder, command.join, command.target)
+                plan_swap.swap(self.builder, command.join, command.target)
                 return None
             if isinstance(command, MakeTable):
                 arrangement = self.builder.add_table(command.node, command.order, command.name)
@@ -105,18 +105,18 @@ class Replica:
         return arrangement
 
     def load(self, commands: Iterable[Command]) -> None:
-        """Build a history of commands whose state comes from elsewhere."""
+        """Build from a history of commands; the state comes from elsewhere."""
         for command in commands:
             self.build(command)
             self.dataflow.installed()
 
     def traces(self) -> np.ndarray:
-        """Addresses of the traces that hold state, by the number of their operator; 0 where there is none."""
+        """Addresses of the stateful traces, by operator number; 0 where there is none."""
         held = (None if o is None or o.trace is None or o.trace.stateless else o.trace for o in self.dataflow.numbered)
         return np.array([0 if trace is None else trace.address for trace in held], dtype=np.int64)
 
     def contents(self, operators: set[int]) -> Iterator[Added]:
-        """All that some operators' traces hold."""
+        """The full contents of some operators' traces."""
         traces = self.traces()
         for number in operators:
             index = 0
@@ -127,13 +127,13 @@ class Replica:
                 index += 1
 
     def measure(self) -> np.ndarray:
-        """Batches, updates and bytes that each operator's trace holds, by number."""
+        """Batches, updates and bytes of each operator's trace, by number."""
         return np.array([make.measure_trace(t) if t else (0, 0, 0) for t in self.traces().tolist()], dtype=np.int64)
 
     def fingerprint(self) -> str:
-        """A hash of all operators: equal on replicas that had the same commands."""
+        """A hash of all operators: equal on replicas with the same commands."""
         names = (None if o is None else (identity(o, code=False), o.spread) for o in self.dataflow.numbered)
-        return hashed(*map(str, names))  # functions count by name: they come with the commands
+        return hashed(*map(str, names))  # functions are identified by name: they come with the commands
 
     def close(self) -> None:
         """Free everything."""

@@ -1,9 +1,8 @@
-"""Scopes of a dataflow: the outside, and one per loop, with the layout of their time words.
+"""Scopes of a dataflow: the root, and one per loop, with the layout of their time words.
 
-A loop that stands in no other loop starts a *nest*. The nest's times are one word (see `everview.kernels.times`):
-twelve bits for the epochs of one step, the rest shared evenly by the loops on its deepest path. That leaves 2**51
-rounds for a single loop, 2**25 for two nested ones, 2**17 at depth three; a loop that needs more is stopped with an
-error that says so.
+An outermost loop starts a *nest*. The nest's times are one word (see `everview.kernels.times`): twelve bits for the
+epochs of one step, the rest divided evenly among the loops on its deepest path. That leaves 2**51 rounds for a single
+loop, 2**25 for two nested ones, 2**17 at depth three; a loop that needs more is stopped with an error.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ EPOCH_MASK = (1 << EPOCH_BITS) - 1
 MAX_EPOCHS = EPOCH_MASK
 TIME_BITS = 63
 OUTSIDE = "outside"
-"""The label of what is in no loop."""
+"""The label of what is outside all loops."""
 
 
 class Scope:
-    """Where operators run: outside (`parent` is None) or in a loop. `items` are its operators and inner loops in
+    """Where operators run: the root scope (`parent` is None) or a loop. `items` are its operators and inner loops in
     program order.
     """
 
@@ -82,12 +81,12 @@ def _masks(levels: int) -> tuple[int, ...]:
 
 
 def deeper(a: Scope, b: Scope) -> Scope:
-    """The inner one of two scopes, one of which is inside the other."""
+    """The inner one of two nested scopes."""
     return a if b.contains(a) else b
 
 
 def time_change(source: Scope, target: Scope) -> tuple[int, int, int]:
-    """How times change on the way from one scope to another: (PRE, AND, POST) of a sink."""
+    """How times change from one scope to another: (PRE, AND, POST) of a sink."""
     if source is target or (not source.is_root and source.contains(target)):
         return 0, -1, 0
     if source.is_root:

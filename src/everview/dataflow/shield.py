@@ -1,22 +1,23 @@
-"""Interrupts that wait: Ctrl-C, SIGTERM and alarms are not raised in the middle of a change.
+"""Defers signals: Ctrl-C, SIGTERM and alarms are not raised in the middle of a change.
 
-Python runs a signal's handler between any two instructions of the main thread, and what the handler raises comes out
-there: after a kernel has freed a block and before Python knows, say. What follows is a double free. So while a call of
-a session is under way (`everview.session.changes.turns`) the handlers of `SIGNALS` are replaced by one that takes note,
-and what came meanwhile is handed to the real handler, which raises, when the call is done. A long call listens at
-places where giving up is safe: the executor comes up for air and `hear`s, and users' functions are called `openly`.
+Python runs signal handlers between any two instructions of the main thread, and an exception from a handler is raised
+there: for example after a kernel has freed a block and before Python has recorded it, which would lead to a double
+free. During a session call (`everview.session.changes.turns`) the handlers of `SIGNALS` are therefore replaced by one
+that records the signal; when the call is done, recorded signals are passed to the real handlers, which may raise. Long
+calls do so earlier, at safe points: the executor returns periodically and calls `hear`, and user functions are called
+`openly`.
 
-Whether a signal waits is decided by *where* it comes: the handler looks through the stack for the innermost function
-that was marked `covered` or `opened`. Nothing is counted, so nothing can be miscounted, and a handler that was left
-behind does no harm. Handlers are exchanged for each call, and not once and for all, because others look at them, too:
-`asyncio.run` installs its own only where it finds Python's.
+Whether a signal is deferred depends on *where* it arrives: the handler searches the stack for the innermost function
+marked `covered` or `opened`. Nothing is counted, so nothing can be miscounted, and a handler left behind is harmless.
+Handlers are swapped for each call rather than permanently, because other code inspects them: `asyncio.run` installs its
+own only if it finds Python's.
 
-Exchanging handlers takes a tenth or more of a short step. What copes with exceptions anywhere (`sound`: the end of a
-transaction in memory does, because other threads may raise them) is done without it while there is no handler but
-Python's own for Ctrl-C, which does nothing else. A handler of the program's may call the session; it has to wait.
+Swapping handlers takes a tenth or more of a short step. Code that tolerates exceptions anywhere (`sound`: an in-memory
+commit does, because other threads may raise them) skips it while the only handler is Python's own for Ctrl-C, which
+just raises. A handler of the program may call the session, so it has to wait.
 
-Only the main thread runs handlers; elsewhere all of this does nothing. What one thread raises in another
-(`PyThreadState_SetAsyncExc`) cannot wait: see `everview.session.changes.turns`.
+Only the main thread runs handlers; elsewhere all of this does nothing. Exceptions raised from another thread
+(`PyThreadState_SetAsyncExc`) cannot be deferred: see `everview.session.changes.turns`.
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ Replaced = list[tuple[int, Handler]]
 SIGNALS = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1") if hasattr(_signal, name)
 )
-"""What programs have handlers for that raise."""
+"""Signals whose handlers commonly raise."""
 
 NOTICE = 0.1
-"""Seconds after which a wait for other threads looks for interrupts."""
+"""Seconds between checks for interrupts while waiting for other threads."""
 
 NOTHING: Replaced = []
 
 _covered: set[CodeType] = set()
 _opened: set[CodeType] = set()
-_usual: dict[int, Handler] = {}  # the handlers that were replaced
+_usual: dict[int, Handler] = {}  # the replaced handlers
 _missed: list[int] = []
 _main = threading.main_thread().ident
 _getsignal = _signal.getsignal
-_plain: list[Any] = []  # the handlers of `SIGNALS` as `up` found them the last time
-_replaced: Replaced = []  # those of them that it replaced
-_shielded: list[Any] = []  # and what it left
-_mild = False  # whether all that any of them does is raise KeyboardInterrupt
+_plain: list[Any] = []  # the handlers of `SIGNALS` as last found by `up`
+_replaced: Replaced = []  # those that it replaced
+_shielded: list[Any] = []  # and the resulting handlers
+_mild = False  # whether they do nothing but raise KeyboardInterrupt
 
 
 def _forked() -> None:
@@ -67,33 +68,33 @@ if hasattr(os, "register_at_fork"):
 
 
 def covered(function: Function) -> Function:
-    """Mark a function: signals wait while it, or what it calls, runs between `up` and `down`."""
+    """Mark a function: signals are deferred while it, or anything it calls, runs between `up` and `down`."""
     _covered.add(function.__code__)
     return function
 
 
 def opened(function: Function) -> Function:
-    """Mark a function that may be left by an exception anywhere: signals do not wait while it runs."""
+    """Mark a function that tolerates exceptions anywhere: signals are not deferred while it runs."""
     _opened.add(function.__code__)
     return function
 
 
 @opened
 def openly(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call what is not ours, a user's function, say: signals do not wait for it."""
+    """Call foreign code, such as a user function, without deferring signals."""
     return function(*arguments)
 
 
 def up(sound: bool = False) -> Replaced:
-    """Have signals wait wherever a function is `covered`; gives what `down` needs. `sound`: an exception may come out
-    of any of its instructions, so that nothing needs to wait which only raises one.
+    """Start deferring signals in `covered` functions; returns the argument for `down`. `sound`: any instruction may
+    raise, so handlers that only raise need not wait.
     """
     if get_ident() != _main:
         return NOTHING
     found = [*map(_getsignal, SIGNALS)]
     if sound and _mild and found == _plain:
         return NOTHING
-    if found == _shielded:  # by a call further out
+    if found == _shielded:  # by an enclosing call
         return NOTHING
     if found != _plain:
         _learn(found)
@@ -105,7 +106,7 @@ def up(sound: bool = False) -> Replaced:
 
 
 def _learn(found: list[Any]) -> None:
-    """Remember handlers as they are, which of them are to be replaced, and what they are then."""
+    """Cache the current handlers, which of them to replace, and the result."""
     global _plain, _replaced, _shielded, _mild
     _replaced = [(n, h) for n, h in zip(SIGNALS, found, strict=True) if h is not _note and callable(h)]
     _usual.update(_replaced)
@@ -115,7 +116,7 @@ def _learn(found: list[Any]) -> None:
 
 
 def down(replaced: Replaced) -> None:
-    """The other end: put handlers back, and raise what came meanwhile, unless somebody further out is covered."""
+    """Restore the handlers and raise what arrived meanwhile, unless an enclosing call is covered."""
     for number, handler in replaced:
         _signal.signal(number, handler)
     if _missed and get_ident() == _main and not _waits(_caller(2)):
@@ -123,7 +124,7 @@ def down(replaced: Replaced) -> None:
 
 
 def hear() -> None:
-    """A place where a call may be given up: hand the signals that waited to their handlers, which may raise."""
+    """A safe point: pass deferred signals to their handlers, which may raise."""
     while _missed and get_ident() == _main:
         number = _missed.pop(0)
         handler = _usual.get(number)
@@ -132,7 +133,7 @@ def hear() -> None:
 
 
 def shielded(function: Function) -> Function:
-    """Have signals wait until the function is done.
+    """Defer signals until the function is done.
 
     >>> import signal
     >>> said = []
@@ -161,27 +162,27 @@ def shielded(function: Function) -> Function:
 
 
 def acquire(lock: Any) -> None:
-    """Wait for a lock where signals wait, too: they are heard as long as it is not there."""
+    """Wait for a lock while signals are deferred, passing them on until it is acquired."""
     if not lock.acquire(False):
         while not lock.acquire(timeout=NOTICE):
             hear()
 
 
 def behind(handler: Any) -> Any:
-    """The handler that the program has set for Ctrl-C, though another takes note in its place."""
+    """The program's own handler for Ctrl-C, even while it is replaced."""
     return _usual.get(_signal.SIGINT, handler) if handler is _note else handler
 
 
 def _note(number: int, frame: FrameType | None) -> None:
     if _waits(frame):
-        if number not in _missed:  # several are one, as for Python itself
+        if number not in _missed:  # several count as one, as in Python itself
             _missed.append(number)
     elif number in _usual:
         _usual[number](number, frame)
 
 
 def _waits(frame: FrameType | None) -> bool:
-    """Whether a signal that comes here has to wait. What `openly` calls has begun, or it has not."""
+    """Whether a signal that arrives here is deferred. What `openly` calls has begun, or it has not."""
     begun = False
     while frame is not None:
         if frame.f_code in _covered:

@@ -1,8 +1,8 @@
-"""Streams and sinks from the Python side: see `everview.kernels.operators.stream` for what they do.
+"""Streams and sinks, Python side: see `everview.kernels.operators.stream` for what they do.
 
-A *flow* is what the builder hands around: branches, each of which reads the stream of one operator through a predicate,
-expressions, a sign and a delay. Linear operators only change those, so a chain of them costs one program, run where
-the rows arrive (`Sink`).
+The builder works with *flows*: branches, each of which reads the stream of one operator through a predicate,
+expressions, a sign and a delay. Linear operators only change those, so a chain of them is fused into one program, which
+runs where the rows arrive (`Sink`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ EncodeLiteral = Callable[[DataType, Any], int]
 
 @dataclass(frozen=True)
 class Branch:
-    """Rows of one operator's stream, linearly transformed: filtered, projected, negated, or read a round later.
+    """Rows of one operator's stream, linearly transformed: filtered, projected, negated, or delayed by a round.
 
-    `scope` is where the rows are to be read: the producer's, or one around it when they are a loop's result.
+    `scope` is where the rows are read: the producer's, or an enclosing one for a loop's result.
     """
 
     producer: Operator
@@ -39,20 +39,20 @@ class Branch:
     exprs: tuple[Expr, ...]
     predicate: Expr | None = None
     sign: int = 1
-    """how often each row counts"""
+    """factor of each row's multiplicity"""
     delay: int = 0
 
     def project(self, exprs: tuple[Expr, ...]) -> Branch:
         mapping = dict(enumerate(self.exprs))
         moved = tuple(e.remap(mapping) for e in exprs)
-        hash(moved)  # kept, see `filter`
+        hash(moved)  # cached, see `filter`
         return replace(self, exprs=moved)
 
     def filter(self, predicate: Expr) -> Branch:
         condition = predicate.remap(dict(enumerate(self.exprs)))
         if self.predicate is not None:
             condition = Call(BOOL.optional(), "and", (self.predicate, condition))
-        hash(condition)  # kept: made step by step, no deep recursion comes later
+        hash(condition)  # cached: computed step by step, this avoids deep recursion later
         return replace(self, predicate=condition)
 
     def negate(self) -> Branch:
@@ -60,24 +60,24 @@ class Branch:
 
     @property
     def depth(self) -> int:
-        """Calls inside calls in its program."""
+        """The call depth of its program."""
         return deepest(self.exprs, self.predicate)
 
 
 def deepest(exprs: tuple[Expr, ...], predicate: Expr | None) -> int:
-    """Calls inside calls."""
+    """The call depth of an expression."""
     return max((e.depth for e in (*exprs, *([predicate] if predicate is not None else []))), default=0)
 
 
 Flow = tuple[Branch, ...]
-"""A collection on its way: the union of branches."""
+"""A collection in transit: the union of branches."""
 
 MOST_OFTEN = 2**62
-"""How often a branch's rows may count."""
+"""Maximum multiplicity factor of a branch."""
 
 
 def united(flows: Iterable[Flow]) -> Flow:
-    """All branches of some flows; equal ones are one that counts as often as they do together."""
+    """All branches of some flows; equal ones are merged, adding their signs."""
     found: dict[tuple[object, ...], Branch] = {}
     for flow in flows:
         for branch in flow:
@@ -103,13 +103,13 @@ class Route:
     """What a sink does besides the branch's own program."""
 
     add: int = 0
-    """added to every time: one round, for what goes round a loop"""
+    """added to every time: one round, for feedback in a loop"""
     priority: Expr | None = None
     """over the branch's columns: lifts the loop coordinate to (priority, 0)"""
     queued: bool = False
-    """the loop is: its coordinates are divided by `queue_shift`"""
+    """the loop is queued: its coordinates are divided by `queue_shift`"""
     rounds: int = -1
-    """rounds of the loop allowed; -1: no check"""
+    """maximum number of rounds of the loop; -1: unlimited"""
     stop_at_limit: bool = False
     accumulators: tuple[tuple[int, int], ...] = ()
     """(kind, branch column or -1): diffs to write instead of one"""
@@ -180,10 +180,10 @@ class Sink:
 
 
 def _time_changes(branch: Branch, target: Scope) -> tuple[int, int, int]:
-    """Out of the producer's loops to where the branch is read, then into the target's."""
+    """Times leave the producer's loops to where the branch is read, then enter the target's."""
     pre, keep, post = time_change(branch.producer.scope, branch.scope)
     enter, keep_more, leave = time_change(branch.scope, target)
-    if enter and post:  # out to the outside and into another nest: epochs never become absolute
+    if enter and post:  # out to the root and into another nest: epochs never become absolute
         return pre, keep & keep_more, 0
     return pre or enter, keep & keep_more, post or leave
 
@@ -194,7 +194,7 @@ def _accumulated(route: Route) -> int:
 
 
 def priority_shift(scope: Scope) -> int:
-    """Bits of a loop's coordinate that count rounds when the upper ones are a priority."""
+    """Bits of a loop's coordinate that count rounds if the upper ones are a priority."""
     return (scope.bits + 1) // 2
 
 
@@ -202,18 +202,18 @@ QUEUE_BITS = 10
 
 
 def queue_shift(scope: Scope) -> int:
-    """The same for a queued loop: few, because a loop that diverges runs through all coordinates up to its limit. One
-    priority's rounds may run into the next one's; then that has begun early, which costs work and nothing else."""
+    """The same for a queued loop: few bits, because a divergent loop runs through all coordinates up to its limit. One
+    priority's rounds may overflow into the next one's, which then begins early; this only costs work."""
     return min(QUEUE_BITS, scope.bits // 3)
 
 
 def last_in_queue(scope: Scope) -> int:
-    """The last priority of a queued loop; larger ones come with it."""
+    """The last priority of a queued loop; larger ones are treated as equal to it."""
     return (1 << queue_shift(scope)) - 1
 
 
 class Stream:
-    """What an operator says, and who listens."""
+    """The output of an operator, and its sinks."""
 
     def __init__(self, cols: int, step: int) -> None:
         self.cols = cols
@@ -223,7 +223,7 @@ class Stream:
         self.sinks: list[Sink] = []
 
     def attach(self, sink: Sink) -> None:
-        """Let a sink listen; without memory for that all stays as it is."""
+        """Attach a sink; on allocation failure nothing changes."""
         self._list([*self.sinks, sink])
         self.sinks.append(sink)
 
@@ -240,14 +240,14 @@ class Stream:
                 sink.free()
 
     def drop(self, sink: Sink) -> None:
-        """Let a sink listen no longer."""
+        """Detach a sink."""
         if sink in self.sinks:
             self._list([s for s in self.sinks if s is not sink])
             self.sinks.remove(sink)
             sink.free()
 
     def listed(self) -> None:
-        """Write the list of sinks for the kernels again: a change of it may have been cut off."""
+        """Rewrite the kernels' list of sinks, in case a change of it was interrupted."""
         self._list(self.sinks)
 
     def _list(self, sinks: list[Sink]) -> None:

@@ -1,12 +1,12 @@
-"""Lockstep: one step run on all shards of a dataflow together.
+"""Supersteps: one step run on all shards of a dataflow in lockstep.
 
-Every shard runs the same program. At a stop all wait: rows in outboxes go to the shards they belong to, and before a
-loop's pass all agree on the earliest pending time and enter it, whether they have rows for it or not. So all shards
-are always at the same instruction and the same loop time, and the answer is that of one big graph.
+Every shard runs the same program. At a barrier all wait: rows in outboxes are sent to their shards, and before a loop's
+pass all agree on the earliest pending time and enter it, whether or not they have rows for it. All shards are therefore
+always at the same instruction and loop time, and the result is that of a single dataflow.
 
-Several shards may live in one process; shards in other processes are reached through a `Wire`, which swaps messages
-between processes at every stop. A failure anywhere (bad input, an exception in a user's function) stops the step
-everywhere and leaves all shards as they were.
+Several shards may share a process; shards in other processes are reached through a `ShardChannel`, which exchanges
+messages at every barrier. A failure anywhere (bad input, an exception in a user function) stops the step everywhere and
+restores all shards.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from everview import stopping
+from everview import cancellation
 from everview.codes.interner import Interner
-from everview.dataflow import saved, shield
+from everview.dataflow import saved_state, shield
 from everview.dataflow.dataflow import NO_ROWS
 from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.partitioning import HASH_BY_FIRST, HotKeys, HyperCube
@@ -47,23 +47,23 @@ Message = tuple[int, int, Rows]
 """(shard, operator number, rows)"""
 
 Inputs = dict[int, list[tuple[int, Rows]]]
-"""For each shard with input: (table's operator number, rows)."""
+"""For each shard with input: (operator number of the table, rows)."""
 
 INLINE_WORDS = 1 << 20
-"""Images up to this many words travel with a step's result; larger ones become files."""
+"""Images up to this many words are sent with a step's result; larger ones become files."""
 
 
 class ShardChannel(Protocol):
-    """How shards in different processes meet."""
+    """Communication between shards in different processes."""
 
     def begin(self, interner: Interner) -> None:
-        """A step begins: strings that come into being from here on are told to the others with the next messages."""
+        """Begin a step: strings created from here on are sent to the others with the next messages."""
 
     def exchange(self, messages: list[Message], agenda: int) -> tuple[list[Message], int]:
-        """Send messages for shards elsewhere, receive those for shards here; gives the earliest agenda of all."""
+        """Send messages for remote shards and receive those for local ones; return the earliest agenda of all."""
 
     def fail(self, error: BaseException) -> None:
-        """Tell the others that the step failed here."""
+        """Notify the others that the step failed here."""
 
 
 class NoOtherShards:
@@ -89,21 +89,21 @@ class Shard:
         self.shards = shards
         self._pc = 0
         self._told: dict[int, set[int]] = {}
-        """codes of the nodes that other shards were sent in the step under way"""
+        """codes of the nodes already sent to other shards in this step"""
         self.rows_sent: Counter[int] = Counter()
-        """rows that other shards were sent, by the operator they were for"""
+        """rows sent to other shards, by the operator they were for"""
         self.words_sent = 0
 
     @property
     def needs_python(self) -> bool:
-        """Whether operators of it call Python."""
+        """Whether any of its operators calls Python."""
         found = (o for o in self.dataflow.numbered if o is not None)
         return any(isinstance(o, PythonMap) or (isinstance(o, Reduce) and o.run is not None) for o in found)
 
     # one step
 
     def push(self, operator: int, rows: Rows) -> None:
-        """Put rows that belong here into an operator's batcher."""
+        """Put local rows into an operator's batcher."""
         found = self.dataflow.numbered[operator]
         assert found is not None
         if isinstance(found, Nodes):
@@ -112,14 +112,14 @@ class Shard:
         k.deliver(found.batcher, _columns(found), rows)
 
     def begin(self, epochs: int) -> None:
-        """Run a step's first part, up to a stop."""
+        """Run a step up to its first barrier."""
         self._told.clear()
         self.dataflow.assemble()
         with self.dataflow.locating():
             self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time, epochs, 0, NO_ROWS))
 
     def begin_install(self) -> None:
-        """Run the first part of a step that brings new operators up to date."""
+        """Run a step that brings new operators up to date, up to its first barrier."""
         self._told.clear()
         self.dataflow.replay_for_new(first=self.number == 0)
         with self.dataflow.locating():
@@ -127,20 +127,21 @@ class Shard:
 
     @property
     def stop(self) -> Barrier:
-        """Where it waits."""
+        """The barrier at which it waits."""
         item = self.dataflow.at[self._pc][0]
         assert isinstance(item, Barrier)
         return item
 
     def go(self) -> None:
-        """Run on to the next stop."""
+        """Run to the next barrier."""
         with self.dataflow.locating():
             self._pc = self.dataflow.attend(x.resume(self.dataflow.session, self._pc + 1))
 
     def finish(
         self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
     ) -> Added:
-        """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation."""
+        """With all shards at the last barrier: commit, and return what the step added. `epochs` is 0 for an
+        installation."""
         change = self.packed(epochs, large_words, keep)
         self.commit(epochs)
         return change
@@ -148,10 +149,10 @@ class Shard:
     def packed(
         self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
     ) -> Added:
-        """All shards are at the last stop: what the step adds. It can still be undone.
+        """With all shards at the last barrier: what the step adds. It can still be undone.
 
-        Large batches are given to `keep`, if there is one, with their operator's number. It writes them to a file and
-        gives the address where the file lies in memory, and there they stay; or 0.
+        Large batches are passed to `keep`, if given, with their operator's number. It writes them to a file and returns
+        the address of the mapped file, where they stay; or 0.
         """
         dataflow = self.dataflow
         image.fold_step(dataflow.session, dataflow.time + epochs)
@@ -163,15 +164,15 @@ class Shard:
                 if not trace or image.fresh_words(trace) <= large_words:
                     continue
                 if keep is None:
-                    change.large[number] = saved.fresh_words(trace)
+                    change.large[number] = saved_state.fresh_words(trace)
                 else:
-                    fresh = saved.fresh_image(trace)
+                    fresh = saved_state.fresh_image(trace)
                     if address := keep(number, fresh):
-                        image.lie_at(trace, address, saved.header(fresh))
+                        image.lie_at(trace, address, saved_state.header(fresh))
         return change
 
     def commit(self, epochs: int) -> None:
-        """What the step adds is there from now on; no memory is needed for that."""
+        """Make the additions of the step permanent; needs no memory."""
         image.settle_step(self.dataflow.session)
         if self.dataflow.provenance is not None:
             self.dataflow.provenance.step_is_committed()
@@ -180,7 +181,7 @@ class Shard:
             self.dataflow.installed()
 
     def would_add(self, operators: Set[int], epochs: int) -> Added:
-        """All shards are at the last stop: what the step adds to some operators; then all is put back."""
+        """With all shards at the last barrier: what the step adds to some operators; then undo it."""
         try:
             with self.dataflow.locating():
                 found = [o for o in self.dataflow.numbered if o is not None and o.number in operators]
@@ -189,15 +190,15 @@ class Shard:
             self.dataflow.abort()
 
     def abort(self, *, installing: bool) -> None:
-        """Put all back as it was before the step."""
+        """Restore the state before the step."""
         self.dataflow.abort()
         if installing:
             self.replica.builder.forget_new()
 
-    # at a stop
+    # at a barrier
 
     def check(self) -> None:
-        """Refuse to go on if a loop has passed its limit, or something else keeps the step from being committed."""
+        """Refuse to continue if a loop has exceeded its limit, or if anything else prevents the commit."""
         if make.peek(self.dataflow.step_block, STEP_FAULT):
             raise self.dataflow.failure(x.ENDED_OVERFLOW, self._pc)
         root = self.dataflow.root.address
@@ -205,7 +206,7 @@ class Shard:
             raise self.dataflow.failure(x.ENDED_ROUNDS, self._pc)
 
     def agenda(self) -> int:
-        """The earliest time that its agenda or its outboxes have for the loop that comes next."""
+        """The earliest time in its agenda or outboxes for the next loop."""
         scope = self.stop.scope
         if scope is None:
             return k.NO_TIME_LEFT
@@ -219,7 +220,7 @@ class Shard:
         return [o for o in self.dataflow.numbered if o is not None and o.outbox and k.boxed(o.outbox)]
 
     def messages(self) -> list[Message]:
-        """Empty the outboxes: rows by the shard they belong to."""
+        """Empty the outboxes: rows by destination shard."""
         found = [(shard, o.number, rows) for o in self._boxes() for shard, rows in self._sent(o)]
         if self.dataflow.provenance is not None:
             found = [*self._nodes(found, self.dataflow.provenance), *found]
@@ -230,7 +231,7 @@ class Shard:
         return found
 
     def _width(self, number: int) -> int:
-        """Words of a row that an operator is sent."""
+        """Words per row sent to an operator."""
         operator = self.dataflow.numbered[number]
         if operator is None or not operator.outbox:
             return ROW_OF_NODE
@@ -266,7 +267,7 @@ class Shard:
             yield shard, out[starts[shard] : ends[shard]]
 
     def visit(self, time: int) -> None:
-        """Have the loop that comes next enter a time."""
+        """Let the next loop enter a time."""
         scope = self.stop.scope
         assert scope is not None
         k.schedule(scope.address, time)
@@ -279,12 +280,12 @@ def _columns(operator: Operator) -> int:
 
 
 SIDE_BY_SIDE = 1 << 16
-"""Words to work on from which shards of one process run in threads of their own: starting them costs 0.1 ms."""
+"""Number of words of work from which shards of one process run in separate threads: starting them costs 0.1 ms."""
 
 
 def side_by_side(shards: Sequence[Shard], words: int, work: Callable[[Shard], T]) -> list[T]:
-    """Do some work on each shard: all at once if it is much, and none of them calls Python (whose functions and
-    dictionary are not made for threads).
+    """Run a function on each shard: in parallel if there is much work and none of them calls Python (whose functions
+    and dictionary are not thread-safe).
     """
     if len(shards) < 2 or words < SIDE_BY_SIDE or any(shard.needs_python for shard in shards):
         return [work(shard) for shard in shards]
@@ -293,13 +294,13 @@ def side_by_side(shards: Sequence[Shard], words: int, work: Callable[[Shard], T]
 
 
 def words_in(inputs: Inputs) -> int:
-    """How much there is to work on."""
+    """The amount of work, in words."""
     return sum(len(rows) for parts in inputs.values() for _, rows in parts)
 
 
 def run(shards: Sequence[Shard], channel: ShardChannel, inputs: Inputs, epochs: int) -> None:
-    """Run a step (`epochs` 0: an installation) on the shards of this process up to the last stop; on failure all is as
-    before. The inputs are used up: their memory is needed for sorting them.
+    """Run a step (`epochs` 0: an installation) on the local shards up to the last barrier; on failure the state is
+    restored. The inputs are consumed: their memory is needed for sorting.
     """
 
     def begin(shard: Shard) -> None:
@@ -331,7 +332,7 @@ def _leave(shards: Sequence[Shard]) -> None:
 
 
 def _each(parts: list[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
-    """A list's members, each let go of with the next."""
+    """Iterate over a list, releasing each item before the next."""
     while parts:
         yield parts.pop(0)
 
@@ -340,7 +341,7 @@ def _run_supersteps(shards: Sequence[Shard], channel: ShardChannel) -> None:
     here = {shard.number: shard for shard in shards}
     while True:
         shield.hear()
-        stopping.poll()
+        cancellation.poll()
         messages: list[Message] = []
         agenda = k.NO_TIME_LEFT
         for shard in shards:

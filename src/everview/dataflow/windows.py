@@ -1,20 +1,20 @@
-"""Window functions over whole columns of codes: all touched partitions of a step at once.
+"""Window functions over whole columns of codes, for all touched partitions of a step at once.
 
-The kernel hands over every touched partition's rows (see `everview.kernels.reduce.python`). They are sorted once, by
-partition and then by the window's order; from then on a partition, a group of peers and a frame are intervals of row
-numbers, and every function is arithmetic on arrays:
+The kernel passes the rows of every touched partition (see `everview.kernels.reduce.python`). They are sorted once, by
+partition and then by the window's order. From then on partitions, peer groups and frames are intervals of row numbers,
+and every function is arithmetic on arrays:
 
     row_number, rank, lag ...   row numbers and the bounds of partitions and peers
     count, sum, avg             differences of running totals (of integers: exact, modulo 2**64)
-    min, max                    a table of extremes of all stretches of 1, 2, 4, ... rows; a frame is two of them
+    min, max                    a sparse table of extremes of 1, 2, 4, ... consecutive rows; a frame is two of them
     EXCLUDE                     a frame is two or three intervals, whose counts and sums are added up
-    IGNORE NULLS                the row numbers of known values, and how many of them lie before each row
+    IGNORE NULLS                the row numbers of non-NULL values, and how many of them precede each row
 
-A sum that does not fit in 64 bits is an error of its row. Windows with sums that can do that have a flag behind their
-other columns that says so, and whoever reads them parts the rows by it (`everview.dataflow.reductions`).
+A sum that does not fit in 64 bits is an error of its row. Windows with such sums have an additional flag column, by
+which their readers separate the rows (`everview.dataflow.reductions`).
 
-Running totals of floats would lose small numbers next to large ones far away, so short frames are added up one by
-one, and long ones from their partition's own end where they begin or end there.
+Running totals of floats would lose small numbers next to distant large ones. Short frames are therefore added up row by
+row, and long ones from their partition's start or end if they touch it.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 Pieces = list[tuple[Words, Words]]
-"""First row and the one after the last, of each stretch of each row's frame."""
+"""Start and end (exclusive) of each interval of each row's frame."""
 
 SHORT = 64
-"""Frames of floats of up to so many rows on average are added up row by row."""
+"""Float frames of up to this many rows on average are added up row by row."""
 
 SORTED_BY_ARROW = 100
-"""Texts from which Arrow sorts them; a few are sorted sooner by Python."""
+"""Number of texts from which Arrow sorts them; Python is faster for a few."""
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 def windows(node: Window, interner: Interner) -> Callable[[Words], Words]:
-    """The reduction of a window: requests of the kernel in, answers out."""
+    """The reduction of a window: kernel requests in, answers out."""
     child = node.child.types
     order = keys_first(node.keys, len(child))
     place = {c: i for i, c in enumerate(order)}
@@ -85,7 +85,7 @@ def windows(node: Window, interner: Interner) -> Callable[[Words], Words]:
 
 
 def sums_may_not_fit(node: Window) -> bool:
-    """Whether a window has sums of whole numbers, which may be too large for 64 bits."""
+    """Whether a window has integer sums, which may overflow 64 bits."""
     types = node.child.types
     return any(c.kind == "sum" and c.column is not None and types[c.column].kind != "float" for c in node.calls)
 
@@ -111,7 +111,7 @@ class Partitions:
         self.peer_number = np.cumsum(peers) - 1
         self.peer_starts = np.append(np.flatnonzero(peers), n)
         self.misfits: Flags = np.zeros(n, dtype=np.bool_)
-        """rows with a sum that does not fit"""
+        """rows with a sum that overflows"""
 
     def _sort_key(self, codes: Words, declared: DataType, down: bool) -> list[Words]:
         """Numbers that sort like the values, NULLs last."""
@@ -176,7 +176,7 @@ class Partitions:
         return np.where(outside, default, self.columns[call.column][np.where(outside, 0, there)])
 
     def _known_away(self, column: int, by: int) -> tuple[Words, Flags]:
-        """The row so many rows away, only those counted whose value is not NULL; and where there is none."""
+        """The row at an offset that counts only non-NULL values; and where there is none."""
         known = ~self.null(column)
         places, before = np.flatnonzero(known), _totals(known)
         number = before[self.at] + by if by < 0 else before[self.at + 1] + by - 1
@@ -198,7 +198,7 @@ class Partitions:
         return self._nth(call, np.full(self.n, call.number))
 
     def _nth(self, call: WindowCall, number: Words) -> Words:
-        """The value in each frame that has a number, counted from 1; with `ignore_nulls` only those that are known."""
+        """The n-th value of each frame, from 1; with `ignore_nulls` counting only non-NULL ones."""
         assert call.column is not None
         counted = ~self.null(call.column) if call.ignore_nulls else np.ones(self.n, dtype=np.bool_)
         places, before = np.flatnonzero(counted), _totals(counted)
@@ -220,13 +220,13 @@ class Partitions:
         return _added(high - low for low, high in pieces) if call.column is None else self._known(call.column, pieces)
 
     def _known(self, column: int, pieces: Pieces) -> Words:
-        """How many values of each frame are not NULL."""
+        """The number of non-NULL values of each frame."""
         totals = _totals(~self.null(column))
         known: Words = _added(totals[high] - totals[low] for low, high in pieces)
         return known
 
     def null(self, column: int) -> Flags:
-        """Which values of a column are NULL."""
+        """A mask of a column's NULLs."""
         return _null(self.columns[column], self.types[column])
 
     def _sum(self, call: WindowCall) -> Words:
@@ -255,7 +255,7 @@ class Partitions:
         return np.where(known > 0, floats_to_codes(sums / np.maximum(known, 1)), NULL)
 
     def _int_sums(self, column: int, pieces: Pieces) -> tuple[Words, Any, Flags]:
-        """The sums modulo 2**64, about what they are, and which of them do not fit: the two are far apart there."""
+        """The sums modulo 2**64, their approximate values, and which of them overflow: there the two differ widely."""
         values = np.where(self.null(column), 0, self.columns[column])
         totals, rounded = _totals(values), _totals(values.astype(np.longdouble))
         sums = _added(totals[high] - totals[low] for low, high in pieces)
@@ -319,7 +319,7 @@ class Partitions:
     # --------------------------------------------------------------------------------------------- frames
 
     def pieces(self, frame: Frame) -> Pieces:
-        """The stretches of rows that each row's frame is made of, in order: one, or what EXCLUDE leaves of it."""
+        """The intervals of each row's frame, in order: one, or what EXCLUDE leaves of it."""
         low, high = self.frame(frame)
         if frame.exclude == "no others":
             return [(low, high)]
@@ -331,7 +331,7 @@ class Partitions:
         return [before, (np.clip(self.at, low, high), np.clip(self.at + 1, low, high)), after]
 
     def frame(self, frame: Frame) -> tuple[Words, Words]:
-        """First row of each row's frame, and the one after its last."""
+        """Start and end (exclusive) of each row's frame."""
         low = self.start if frame.start is None else self._bound(frame, frame.start, last=False)
         high = self.end if frame.end is None else self._bound(frame, frame.end, last=True)
         low = np.clip(low, self.start, self.end)
@@ -377,7 +377,7 @@ def _null(codes: Words, declared: DataType) -> Flags:
 
 
 def _changes(columns: list[Words], n: int) -> Flags:
-    """Where a row differs from the one before it; the first does."""
+    """Where a row differs from its predecessor; true for the first."""
     changed = np.zeros(n, dtype=np.bool_)
     changed[:1] = True
     for column in columns:
@@ -386,7 +386,7 @@ def _changes(columns: list[Words], n: int) -> Flags:
 
 
 def _bounds(first: Flags, n: int) -> tuple[Words, Words]:
-    """For each row the first row of its stretch, and the one after its last."""
+    """For each row the start and end (exclusive) of its interval."""
     starts = np.flatnonzero(first)
     number = np.cumsum(first) - 1
     ends = np.append(starts[1:], n)
@@ -394,7 +394,7 @@ def _bounds(first: Flags, n: int) -> tuple[Words, Words]:
 
 
 def _totals(values: Any) -> Any:
-    """Running totals with a zero in front."""
+    """Running totals with a leading zero."""
     kind = np.int64 if values.dtype == np.bool_ else values.dtype
     totals = np.zeros(len(values) + 1, dtype=kind)
     np.cumsum(values, out=totals[1:])
@@ -406,7 +406,7 @@ def _added(arrays: Iterable[Any]) -> Any:
 
 
 def _running(values: Floats, start: Words) -> Floats:
-    """Running totals that begin anew with each partition."""
+    """Running totals that restart with each partition."""
     made = np.empty_like(values)
     bounds = np.append(np.flatnonzero(_changes([start], len(values))), len(values))
     for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -415,7 +415,7 @@ def _running(values: Floats, start: Words) -> Floats:
 
 
 def _one_by_one(values: Floats, low: Words, high: Words) -> Floats:
-    """The sum of each frame on its own."""
+    """The sum of each frame separately."""
     padded = np.append(values, 0.0)
     pairs = np.stack([low, high], axis=1).ravel()
     sums: Floats = np.add.reduceat(padded, pairs)[::2]
@@ -423,7 +423,7 @@ def _one_by_one(values: Floats, low: Words, high: Words) -> Floats:
 
 
 def _extremes(keys: Words, low: Words, high: Words, better: Callable[..., Any]) -> Words:
-    """The best of each frame: of the two stretches of a power of two rows that begin and end where it does."""
+    """The best of each frame: of the two power-of-two intervals at its start and end."""
     n = len(keys)
     length = np.maximum(high - low, 1)
     level = np.floor(np.log2(length)).astype(np.int64)
@@ -439,7 +439,7 @@ def _extremes(keys: Words, low: Words, high: Words, better: Callable[..., Any]) 
 
 
 def _bisect(values: Any, targets: Any, low: Any, high: Any, after: bool) -> Words:
-    """In each row's own stretch, the first place whose value is not less than (after: greater than) its target."""
+    """In each row's own interval, the first position whose value is not less than (after: greater than) its target."""
     low, high = np.array(low, dtype=np.int64), np.array(high, dtype=np.int64)
     while (low < high).any():
         middle = (low + high) // 2
@@ -464,10 +464,10 @@ def _ranks(codes: Words, declared: DataType, interner: Interner) -> tuple[Words,
 
 
 def _sorted_like_values(codes: Words, declared: DataType, interner: Interner) -> Any:
-    """The places of codes in the order of their values."""
+    """The positions of codes in the order of their values."""
     if declared.kind == "str" and len(codes) > SORTED_BY_ARROW:
         texts = interner.decode(codes, declared.optional(False))
-        return pc.array_sort_indices(texts).to_numpy()  # by their bytes, which is by their letters
+        return pc.array_sort_indices(texts).to_numpy()  # by bytes, which is code point order
     values = decode_list(codes, declared.optional(False), interner)
     key = order_key(declared)
     values = values if key is None else [key(value) for value in values]

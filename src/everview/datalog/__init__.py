@@ -4,20 +4,20 @@ The modules, in reading order:
 
     syntax        rules, literals, terms, and errors with their place
     variants      types with several forms, kept as JSON
-    modules       components, copied under names of their own
+    modules       components, instantiated under their own names
     grammar       the ordinary spelling, read by Lark
     edn           the Datomic-like spelling
     attributes    facts (entity, attribute, value)
-    solutions     ways to make literals hold, as plans
-    scopes        which variable a name means, and when a literal can be taken
+    solutions     the bindings that satisfy literals, as plans
+    scopes        variable scoping, and when a literal can be evaluated
     bodies        from literals to solutions: order, negation, disjunction
     pulls         documents about entities
     ranges        a row for every number of a range
-    aggregates    whose an aggregate is, and over what
+    aggregates    what an aggregate belongs to, and what it ranges over
     groups        aggregates as plans
-    strata        from rules to plans: who reads whom, loops, types
-    magic         rules rewritten for questions with arguments
-    program       what `db.datalog` and `db.register` give
+    strata        from rules to plans: dependencies, loops, types
+    magic         magic sets: rules rewritten for queries with arguments
+    program       the results of `db.datalog` and `db.register`
 """
 
 from __future__ import annotations

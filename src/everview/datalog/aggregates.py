@@ -1,20 +1,20 @@
-"""Aggregates: whose they are, and over what.
+"""Aggregates: which relation they belong to, and what they range over.
 
-An aggregate in the head belongs to the *relation*, not to the rule: all rules of the relation put their solutions
-together, grouped by the other columns. So a shortest path is what it looks like,
+An aggregate in the head belongs to the *relation*, not to the rule: all rules of the relation contribute their
+solutions, grouped by the other columns. A shortest path is therefore written directly,
 
     dist(X, 0)          :- root(X).
     dist(Y, min(D + W)) :- dist(X, D), edge(X, Y, W).
 
-and a node has one distance, not one per rule. `D2 = min(D + W)` in the body with D2 in the head is the same. A rule
-that goes on computing with its aggregate (`N = count(Y), N > 3`) is two rules, the first without a name:
+and a node has one distance, not one per rule. `D2 = min(D + W)` in the body with D2 in the head is equivalent. A rule
+that continues to compute with its aggregate (`N = count(Y), N > 3`) becomes two rules, the first without a name:
 
     fan'1(X, count(Y)) :- edge(X, Y).
     fan(X)             :- fan'1(X, N), N > 3.
 
-What is aggregated are solutions: a value for every variable of the body, as often as the tables' rows are there that it
-is made of. One that several sides of a disjunction have is one solution; those of two rules are two. A group without
-solutions is not there: a count is never 0.
+Aggregates range over solutions: a value for every variable of the body, with the multiplicity of the table rows that it
+is made of. A solution shared by several sides of a disjunction counts once; equal ones of two rules count twice. A
+group without solutions does not exist: a count is never 0.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dataclasses import dataclass, replace
 from everview.datalog.syntax import Aggregate, Atom, Body, Compare, Const, Literal, Rule, Term, Var, names_of
 
 MIXES = ("sum", "min", "max")
-"""Aggregates to which a rule may give a plain value: it counts as one more value."""
+"""Aggregates to which a rule may contribute a plain value."""
 
 RECURSIVE = ("min", "max")
 """Aggregates that may be recursive."""
 
 
 def split(rule: Rule, number: int) -> list[Rule]:
-    """The rule with its aggregates in the head; two rules if it goes on computing with them.
+    """The rule with its aggregates in the head; two rules if it continues to compute with them.
 
     >>> from everview.datalog.grammar import parse
     >>> [r.name for r in split(parse("fan(X) :- edge(X, Y), N = count(Y), N > 3.")[0], 1)]
@@ -92,7 +92,7 @@ def _two_rules(rule: Rule, before: Body, after: Body, found: dict[str, Aggregate
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of a relation: the aggregate of each, or None for those that group."""
+    """The columns of a relation: the aggregate of each, or None for grouping columns."""
 
     kinds: tuple[str | None, ...]
 
@@ -126,7 +126,7 @@ def shape(rules: Sequence[Rule]) -> Shape:
 
 
 def contribution(term: Term) -> Term:
-    """The value a rule's solution adds to an aggregate (or the column itself)."""
+    """The value that a rule's solution contributes to an aggregate (or the column itself)."""
     if not isinstance(term, Aggregate):
         return term
     return term.arg if term.arg is not None else Const(1, place=term.place)

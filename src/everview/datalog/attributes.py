@@ -1,21 +1,21 @@
-"""Attributes: facts (entity, attribute, value), as goebel-2019 §5 and §14.6 want them.
+"""Attributes: facts (entity, attribute, value), following goebel-2019 §5 and §14.6.
 
-An attribute is a table of two columns, `e` and `v`, under the attribute's name; SQL and collections see it as that, and
-a table with a key shows each of its columns as an attribute `table/column` in return. What it means to say a fact twice
-is the attribute's *semantics*:
+An attribute is a table of two columns, `e` and `v`, under the attribute's name; SQL and collections see it as that.
+Conversely, a table with a key shows each of its columns as an attribute `table/column`. The effect of asserting a fact
+twice is the attribute's *semantics*:
 
     distinct    a fact holds or does not: asserting it again changes nothing, retracting it once ends it (the default)
     one         an entity has one value: a new one replaces the old
     raw         a bag: facts are counted
 
-An attribute with *sources* remembers who said what, in the table `attribute/said`, and is a view of that: each source
-asserts and retracts its own facts and cannot end another's. Across sources the semantics mean
+An attribute with *sources* records who asserted what, in the table `attribute/said`, and is a view of that: each source
+asserts and retracts its own facts and cannot retract another's. Across sources the semantics mean
 
-    distinct    a fact holds while any source says it
-    one         an entity has the value that was said last; if its source takes it back, the last before that
+    distinct    a fact holds while any source asserts it
+    one         an entity has the last asserted value; if its source retracts it, the one before that
     raw         the bags add up
 
-and a source that goes takes its facts with it.
+and removing a source removes its facts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 KEYS: dict[str, Any] = {"distinct": ("e", "v"), "one": "e", "raw": None}
 
 SAID = "/said"
-"""What the name of the table ends with that holds an attribute's facts by source."""
+"""Suffix of the table that holds an attribute's facts by source."""
 
 SAID_KEYS: dict[str, Any] = {"distinct": ("source", "e", "v"), "one": ("source", "e"), "raw": None}
 
@@ -44,7 +44,7 @@ _FORMS = 'give (entity, attribute, value), ("retract", entity, attribute, value)
 
 
 def attribute(session: Session, name: str, value: Any, entity: Any, semantics: str, sources: bool) -> Table | View:
-    """See `Session.attribute`."""
+    """Implements `Session.attribute`."""
     if not isinstance(semantics, str) or semantics not in KEYS:
         raise InputError("E_RANGE", f"there are no {semantics!r} semantics", did_you_mean(semantics, KEYS))
     name = _spelled(name)
@@ -57,7 +57,7 @@ def attribute(session: Session, name: str, value: Any, entity: Any, semantics: s
 
 
 def _merged(said: Table, semantics: str) -> Collection:
-    """What all sources say together."""
+    """The union of all sources."""
     if semantics == "one":
         return said.group_by("e").top(1, by=said.said.desc()).select("e", "v")
     facts = said.select("e", "v")
@@ -65,7 +65,7 @@ def _merged(said: Table, semantics: str) -> Collection:
 
 
 def transact(session: Session, changes: Iterable[Any], source: str | None) -> None:
-    """See `Session.transact`."""
+    """Implements `Session.transact`."""
     if source is not None:
         _check_source(source)
     if not isinstance(changes, Iterable) or isinstance(changes, (str, bytes, Mapping)):
@@ -87,7 +87,7 @@ def _check_source(source: Any) -> None:
 
 
 def retract_source(session: Session, source: str) -> None:
-    """See `Session.retract_source`."""
+    """Implements `Session.retract_source`."""
     _check_source(source)
     core = core_of(session)
     code = core.interner.text_id(source)
@@ -123,7 +123,7 @@ def _spelled(name: Any) -> str:
 
 
 def _attribute(session: Session, name: str, source: str | None) -> Table:
-    """The table that facts of an attribute are in."""
+    """The table of an attribute's facts."""
     tables = core_of(session).catalog.tables
     said = tables.get(f"{name}{SAID}")
     if said is not None:
@@ -143,7 +143,7 @@ def _attribute(session: Session, name: str, source: str | None) -> Table:
 
 
 def _row(session: Session, table: Table, entity: Any, value: Any, source: str | None) -> tuple[Any, ...]:
-    """A fact as a row of its table; a number that grows tells which was said last."""
+    """A fact as a row of its table; an increasing number records the order."""
     width = len(relation_of(table).columns)
     if width == 2:
         return entity, value
@@ -152,7 +152,7 @@ def _row(session: Session, table: Table, entity: Any, value: Any, source: str | 
 
 
 def _moment(session: Session) -> int:
-    """Later calls get larger numbers, also in one transaction and after a restart."""
+    """An increasing number, also within one transaction and after a restart."""
     transactions = core_of(session).transactions
     assert transactions.staged is not None
     time = session.time + 1 + len(transactions.queued or ())
@@ -160,7 +160,7 @@ def _moment(session: Session) -> int:
 
 
 def _retract(session: Session, table: Table, fact: tuple[Any, ...]) -> None:
-    """End a fact; one that does not hold stays so, except that a bag cannot hold fewer than none."""
+    """Retract a fact; an absent one is ignored, except that a bag cannot go below zero."""
     if not relation_of(table).key:
         table.delete([fact])
         return

@@ -1,19 +1,19 @@
-"""Bodies: from literals to solutions.
+"""Rule bodies: from literals to solutions.
 
-Literals are taken in the order in which they can be: conditions and negations as soon as their variables have
-values, relations in the order of the text but those first that share a variable with what is there. Where relations
-go round in a circle, negations wait for all of them: these are then joined at once (`everview.plan.multiway`), and no
-part of the pattern is kept. A literal that can never be taken has a variable that nothing binds: the rule is *unsafe*.
+Literals are evaluated in a feasible order: conditions and negations as soon as their variables are bound, relations in
+textual order but preferring those that share a bound variable. If relations form a cycle, negations wait for all of
+them, which are then joined at once (`everview.plan.multiway`) without intermediate state. A literal that can never be
+evaluated has an unbound variable: the rule is *unsafe*.
 
     sum P : {}   the aggregate of another body for each solution, grouped by the variables they share
-    not (...)    solutions for which the inner body has none; variables that occur only inside mean "any"
-    (a ; b)      the *set* of what either side says of its variables, joined with the rest
+    not (...)    solutions for which the inner body has none; variables that occur only inside are existential
+    (a ; b)      the *set* of bindings of either side, joined with the rest
 
-Under an aggregate it matters how often a solution holds. A solution is a value for every variable, `_` being one
-without a name; one that several branches have is one solution, so (a ; a) is a, and brackets around a change nothing.
+Under an aggregate, multiplicities of solutions matter. A solution is a value for every variable, including each `_`;
+one that several branches have counts once, so (a ; a) is a, and brackets around a change nothing.
 
-An inner body that can stand alone is computed alone and shared; one that needs variables from outside, as in
-`(P < 5 ; home(X))`, is computed from the distinct values those have ("sideways").
+An independent inner body is computed once and shared; one that needs outer variables, as in `(P < 5 ; home(X))`, is
+computed from their distinct values ("sideways").
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ PROPOSITION = ("holds",)
 """The column of a relation without columns: it has one row, true, or none."""
 
 MOST_ALTERNATIVES = 1000
-"""Branches of a disjunction under an aggregate, with the brackets inside multiplied out."""
+"""Maximum number of branches of a disjunction under an aggregate, with inner brackets expanded."""
 
 Find = Callable[[Atom], Relation | None]
-"""The relation that an atom reads, if there is one."""
+"""Returns the relation that an atom reads, if it exists."""
 
 
 @dataclass
 class Bodies:
-    """Solves bodies over the relations that `find` knows.
+    """Solves bodies over the relations found by `find`.
 
-    `suggest` gives a hint for a relation that does not exist.
+    `suggest` returns a hint for a relation that does not exist.
     """
 
     find: Find
@@ -93,16 +93,17 @@ class Bodies:
     _fresh: Iterator[int] = field(default_factory=itertools.count)
 
     def solve(self, body: Body, outside: set[str], start: Solutions | None = None, *, bag: bool = False) -> Solutions:
-        """All ways to make the body hold, extending `start`; `outside`: variables that occur outside the body.
+        """All solutions of the body, extending `start`; `outside`: variables that occur outside the body.
 
-        `bag`: how often a solution holds matters, to an aggregate. Else parts of the body that share no variable are
-        solved apart, and of each only what is read outside is kept: of most, whether there is a solution at all.
+        `bag`: multiplicities of solutions matter, for an aggregate. Otherwise parts of the body that share no variable
+        are solved separately, and of each only what is read outside is kept: of most, whether there is a solution at
+        all.
         """
         parts = neighbours([part for literal in body for part in self._read(literal)], outside)
         have = start.bound if start is not None else set()
         groups = [[l for l, _ in parts]] if bag and parts else components([l for l, _ in parts], frozenset(have))
         current = start
-        for group in sorted(groups, key=_only_computes):  # N = 3 needs no rows, and is put to those that there are
+        for group in sorted(groups, key=_only_computes):  # N = 3 needs no rows, and is added to existing ones
             mine = [(l, around) for l, around in parts if any(l is other for other in group)]
             names = names_of(tuple(group))
             if len(groups) == 1 or names & have or _only_computes(group):
@@ -113,7 +114,7 @@ class Bodies:
         return current if current is not None else self._unit()
 
     def _solve(self, pending: list[tuple[Literal, set[str]]], current: Solutions | None, bag: bool) -> Solutions:
-        """Take literals, each with the names outside of it, one after the other."""
+        """Evaluate literals, each with the names outside of it, one after the other."""
         pending = list(pending)
         cyclic = _cyclic([names_of((literal,)) for literal, _ in pending if isinstance(literal, Atom)])
         while pending:
@@ -132,7 +133,7 @@ class Bodies:
         return Solutions(ONE_ROW, (None,) * len(ONE_ROW.types))
 
     def _read(self, literal: Literal) -> list[Literal]:
-        """A literal with functions told from relations, and computed arguments as conditions of their own."""
+        """A literal with functions distinguished from relations, and computed arguments as separate conditions."""
         if not isinstance(literal, Atom):
             return [literal]
         if self.find(literal) is None:
@@ -162,7 +163,7 @@ class Bodies:
         raise self.unknown(atom)
 
     def unknown(self, atom: Atom) -> EverviewError:
-        """The error for a relation that does not exist."""
+        """Return the error for a relation that does not exist."""
         return atom.place.error("E_RELATION", f"there is no relation {atom.name}", self.suggest(atom.name))
 
     # ------------------------------------------------------------------------------- which comes next
@@ -225,7 +226,7 @@ class Bodies:
         return found
 
     def rows(self, atom: Atom) -> Solutions:
-        """The relation's rows that fit the atom's constants and repeated variables."""
+        """The relation's rows that match the atom's constants and repeated variables."""
         relation = self.find(atom)
         assert relation is not None
         args = _in_order(atom, relation)
@@ -267,8 +268,9 @@ class Bodies:
         return current.without(Solutions(inner.node, names), literal.place)
 
     def _total(self, literal: Total, current: Solutions, around: set[str]) -> Solutions:
-        """The solutions with the aggregate of another body as a variable; what has none has the default, or goes."""
-        if literal.variable.name in current.bound:  # 0 = count : { ... } gave it a value already
+        """The solutions with the aggregate of another body as a variable; without a value the default is used, or the
+        solution dropped."""
+        if literal.variable.name in current.bound:  # 0 = count : { ... } already bound it
             fresh = Var(f"'{next(self._fresh)}", place=literal.place)
             found = self._total(replace(literal, variable=fresh), current, around)
             return self._compare(Compare("eq", literal.variable, fresh, place=literal.place), found)
@@ -311,7 +313,7 @@ class Bodies:
         return rows if current is None else current.joined(rows, literal.place)
 
     def _set_of(self, parts: list[Solutions], places: list[Place], names: list[str]) -> Solutions:
-        """What the branches say of some variables, each once; of none: whether one of them has a solution."""
+        """The bindings of some variables in any branch, each once; of none: whether any branch has a solution."""
         if not names:
             return self._unit_if(
                 Solutions(union([self._unit_if(p).node for p in parts], places, "the alternatives"), (None,))
@@ -320,7 +322,7 @@ class Bodies:
         return Solutions(node, tuple(names))
 
     def _bag_of(self, parts: list[Solutions], places: list[Place], names: list[str]) -> Solutions:
-        """The solutions of all branches: what two of them say of the same variables is one solution."""
+        """The solutions of all branches: equal bindings in two of them are one solution."""
         alike: dict[frozenset[str], list[int]] = {}
         for i in range(len(parts)):
             alike.setdefault(_named(parts[i]), []).append(i)
@@ -334,7 +336,7 @@ class Bodies:
         return Solutions(found, tuple(names) if names else (None,))
 
     def _all_named(self, either: Or) -> Or:
-        """The alternatives with a name for every `_` outside of negations, and for columns that are left out."""
+        """The alternatives with a name for every `_` outside negations, and for omitted columns."""
 
         def named(literal: Literal) -> Literal:
             if isinstance(literal, Or):
@@ -355,7 +357,7 @@ class Bodies:
 
 
 def flat(either: Or) -> list[Body]:
-    """The branches, brackets of alternatives inside them multiplied out.
+    """The branches, with inner alternatives expanded.
 
     >>> from everview.datalog.grammar import parse
     >>> len(flat(parse("p(X) :- t(X), (a(X), (b(X) ; c(X)) ; d(X)).")[0].body[1]))
@@ -375,18 +377,18 @@ def flat(either: Or) -> list[Body]:
 
 
 def _only_computes(literals: Sequence[Literal]) -> bool:
-    """Whether these are conditions only, which look up nothing."""
+    """Whether these are only conditions, without look-ups."""
     return all(isinstance(literal, Compare | Test) for literal in literals)
 
 
 def _named(found: Solutions) -> frozenset[str]:
-    """The variables of some solutions, without those that stand for computed arguments."""
+    """The variables of some solutions, without those of computed arguments."""
     return frozenset(n for n in found.bound if not n.startswith("'"))
 
 
 def _cyclic(atoms: list[set[str]]) -> bool:
-    """Whether atoms with these variables go round in a circle: something is left when variables of one atom only, and
-    atoms within others, have been taken away again and again.
+    """Whether atoms with these variables are cyclic: something is left after repeatedly removing variables of a single
+    atom, and atoms contained in others (GYO).
 
     >>> _cyclic([{"A", "B"}, {"B", "C"}, {"C", "A"}]), _cyclic([{"A", "B"}, {"B", "C"}, {"C", "D"}])
     (True, False)
@@ -402,7 +404,7 @@ def _cyclic(atoms: list[set[str]]) -> bool:
 
 
 def unsafe(place: Place, name: str, negated: bool = False) -> EverviewError:
-    """The error for a variable without values."""
+    """Return the error for an unbound variable."""
     hint = "write _ for any value, or bind it" if negated else "bind it"
     name = shown(name)
     return place.error("E_UNSAFE", f"nothing gives {name} a value", f"{hint} in a positive literal: relation({name})")
@@ -427,7 +429,7 @@ def _ranged(current: Solutions, variable: Term, term: Apply) -> Solutions:
 
 
 def _taken_apart(current: Solutions, record: Apply, value: nodes.Expr) -> Solutions:
-    """The solutions whose record has these items, with values for the variables among them."""
+    """The solutions whose record has these items, binding the variables among them."""
     current, parts = _parts(current, record, value)
     for item, part in zip(record.args, parts, strict=True):
         if isinstance(item, Var) and item.name not in current.bound:
@@ -440,7 +442,7 @@ def _taken_apart(current: Solutions, record: Apply, value: nodes.Expr) -> Soluti
 
 
 def _parts(current: Solutions, record: Apply, value: nodes.Expr) -> tuple[Solutions, list[nodes.Expr]]:
-    """The solutions whose value has as many items, or this form, and its items."""
+    """The solutions whose value has this many items, or this form, and its items."""
     have = value.type
     if isinstance(record, Variant):
         return current.where(variants.has_form(record, value)), variants.items(record, value)

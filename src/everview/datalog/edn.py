@@ -1,6 +1,6 @@
-"""The Datomic-like spelling: queries and rules as nested lists.
+"""The Datomic-like syntax: queries and rules as nested lists.
 
-    [:find ?company (sum ?salary)                       what is asked for; aggregates group by the rest
+    [:find ?company (sum ?salary)                       the result; aggregates group by the rest
      :where [?company :company/employee ?e]             a fact: entity, attribute, value
             [?e :employee/salary ?salary]
             (senior ?e)                                 a rule, a table or a view
@@ -13,9 +13,9 @@
 
     [:find (pull ?e [:name {:works/for [:name]}]) :where [?e :name]]    a document about each entity
 
-It means the same as the ordinary spelling and becomes the same `Rule`s: an attribute is a relation of two columns.
-Several forms may follow each other; a query is called `answer` unless it says `:name`. `:with` is read and changes
-nothing, because aggregates are over bags of solutions here.
+It has the same meaning as the ordinary syntax and yields the same `Rule`s: an attribute is a relation of two columns.
+Several forms may follow each other; a query is called `answer` unless it has a `:name`. `:with` is accepted and has no
+effect, because aggregates are over bags of solutions here.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ NAMES = {
     "count-distinct": "count_distinct",
 }
 MOST_LEVELS = 10
-"""How deep {:attribute depth} goes."""
+"""Maximum depth of {:attribute depth}."""
 
 NAMES |= {"upper-case": "upper", "lower-case": "lower", "subs": "substr", "nil?": "is_null"}
 
@@ -102,7 +102,7 @@ class Form:
 
 
 def parse(text: str) -> list[Rule]:
-    """The rules and queries of a text.
+    """Parse the rules and queries of a text.
 
     >>> rule, = parse("[:find ?x (count ?y) :where [?x :knows ?y] (not [?y :age 3])]")
     >>> rule.name, [type(t).__name__ for t in rule.head], [type(l).__name__ for l in rule.body]
@@ -179,7 +179,7 @@ def _query(form: Form) -> Rule:
 
 
 def _head(form: Form, pulls: list[Pull]) -> Term:
-    """What a :find asks for; a document is a variable, to which a literal gives its value."""
+    """The columns of a :find; a document is a variable, bound by a literal."""
     if form.kind == "list" and form.parts and form.parts[0].text == "pull":
         pulls.append(_pull(form, f"'pull{len(pulls)}"))
         return pulls[-1].variable
@@ -235,7 +235,7 @@ def _want(form: Form) -> Want:
 
 
 def _nested(pattern: Form, attribute: Form, of: Form) -> Want:
-    """{:friend [...]}, or {:friend 3}: the same pattern so many levels down."""
+    """{:friend [...]}, or {:friend 3}: the same pattern for that many levels."""
     want = _want(attribute)
     if want.attribute is None:
         raise attribute.error(f"{attribute.text} is the entity itself", "it points to nothing")
@@ -248,7 +248,7 @@ def _nested(pattern: Form, attribute: Form, of: Form) -> Want:
 
 
 def _levels(pattern: Form, attribute: Form, depth: int) -> tuple[Want, ...]:
-    """The pattern around an attribute, with the attribute itself for as long as there are levels left."""
+    """The pattern around an attribute, including the attribute itself while levels remain."""
     deeper = replace(attribute, kind="int", text=str(depth - 1))
     parts = []
     for part in pattern.parts:
@@ -360,7 +360,7 @@ _numbers = itertools.count()
 
 
 def _local(body: Body, shared: Form) -> Body:
-    """The body with all variables renamed but those that are shared with the outside."""
+    """The body with all variables renamed except those shared with the outside."""
     kept = {f.text for f in shared.parts}
     number = next(_numbers)
 

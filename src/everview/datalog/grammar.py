@@ -1,4 +1,4 @@
-"""The ordinary spelling: rules as in Prolog.
+"""The ordinary syntax: rules as in Prolog.
 
     reach(X)     :- root(X).                                a capital letter begins a variable
     reach(Y)     :- reach(X), edge(X, Y).
@@ -10,9 +10,9 @@
     a(X), b(X)   :- c(X).                                   two heads
     p(X, A) <= p(X, B) :- A > B.                            of p, the smallest for each X
 
-Lark reads it with an LALR(1) parser. A body is read as one big expression, in which `;` binds less than `,` less than
-`not` less than a comparison less than arithmetic; what makes sense where is checked afterwards, when it can be said
-clearly. `%` and `//` begin a comment where an operand is due, and are modulo and division after one.
+Lark parses it with an LALR(1) parser. A body is parsed as one expression, in which `;` binds less than `,` less than
+`not` less than a comparison less than arithmetic; what is valid where is checked afterwards, with clearer errors. `%`
+and `//` begin a comment where an operand is expected, and are modulo and division after one.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ _EXPECTED = {
 
 
 def parse(text: str) -> Program:
-    """The rules of a text.
+    """Parse the rules of a text.
 
     >>> parse("big(X) :- size(X, N), N > 2 ; huge(X).")[0].name
     'big'
@@ -194,7 +194,7 @@ def _lark() -> Lark:
 
 
 def syntax_error(text: str, error: UnexpectedInput, at_end_hint: str) -> DatalogError:
-    """What Lark did not understand, as our error."""
+    """Convert a Lark error into ours."""
     token = getattr(error, "token", None)
     at_end = token is not None and token.type == "$END"
     if at_end:
@@ -219,7 +219,7 @@ class _Star:
 
 @dataclass(frozen=True)
 class _Called:
-    """A name with arguments in brackets: a relation, a function or an aggregate, as its place will say."""
+    """A name with arguments in brackets: a relation, a function or an aggregate, depending on its position."""
 
     name: str
     args: tuple[Any, ...]
@@ -228,19 +228,19 @@ class _Called:
 
 @v_args(meta=True)
 class _Reader(Transformer[Any, Any]):
-    """The tree as rules; a name followed by brackets is a _Called until its place says what it is."""
+    """Converts the tree to rules; a name followed by brackets is a _Called until its position decides what it is."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
         self._source = source
-        self._words: dict[int, Place] = {}  # bare words and variables, by where they stand
+        self._words: dict[int, Place] = {}  # bare words and variables, by position
         self._variables: set[int] = set()
         self.types: list[SumType] = []
-        """what `.type` declares, wherever it stands"""
+        """the declarations of `.type`, wherever they are"""
 
     def _refuse_small_variables(self, meta: Any, body: int) -> None:
-        """Refuse a rule without a variable whose head and body share a bare word: `p(x) :- q(x, y).` would say
-        something about the string "x".
+        """Refuse a rule without a variable whose head and body share a bare word: `p(x) :- q(x, y).` would be about the
+        string "x".
         """
         if any(meta.start_pos <= at < meta.end_pos for at in self._variables):
             return
@@ -273,7 +273,7 @@ class _Reader(Transformer[Any, Any]):
         return found
 
     def _text(self, meta: Any) -> str:
-        """A statement as it was written, in one line."""
+        """A statement as written, in one line."""
         return " ".join(self._source[meta.start_pos : meta.end_pos].split())
 
     def calls(self, _meta: Any, parts: list[Any]) -> list[Any]:
@@ -423,7 +423,7 @@ class _Reader(Transformer[Any, Any]):
 
 @dataclass(frozen=True)
 class _Over(Term):
-    """`sum P : { ... }` where it was written; `_lifted` gives it a variable, and a literal of its own."""
+    """`sum P : { ... }` at its original place; `_lifted` replaces it by a variable and a literal."""
 
     kind: str
     arg: Term | None
@@ -435,7 +435,7 @@ _numbers = itertools.count()
 
 
 def _lifted(part: Any, literals: list[Literal]) -> Any:
-    """A term or literal with variables in the place of aggregates over bodies, which become literals."""
+    """A term or literal with aggregates over bodies replaced by variables, and the literals that bind them."""
 
     def lift(thing: Any) -> Any:
         if not isinstance(thing, _Over):

@@ -1,8 +1,8 @@
 """Groups: rows of keys and values reduced to one row per group.
 
-Most aggregates are the engine's own. Variance and standard deviation are made of sums (`everview.expr.variance`), so a
-change costs the same however large its group is; a median is found in Python among all values of a group that changed.
-Each of these is a reduction of its own, put beside the others by the group's keys.
+Most aggregates are the engine's own. Variance and standard deviation are computed from sums (`everview.expr.variance`),
+so a change costs the same for groups of any size; a median is found in Python among all values of a changed group. Each
+of these is a separate reduction, joined with the others by the group's keys.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOMENTS: dict[str, variance.Moment] = {
 
 
 def aggregated(node: Node, kinds: Sequence[str | None], place: Place) -> Node:
-    """One row per group; `kinds` says which columns are aggregated and how (None: they group)."""
+    """One row per group; `kinds` gives the aggregate of each column (None: it groups)."""
     try:
         return _Groups(node, kinds).node()
     except PlanError as error:
@@ -49,7 +49,7 @@ class _Groups:
         self.names = names
 
     def node(self) -> Node:
-        """The columns in their order."""
+        """The columns in order."""
         plain = [i for i, kind in enumerate(self.kinds) if kind is not None and kind not in (*SPREADS, "median")]
         others = [i for i, kind in enumerate(self.kinds) if kind is not None and i not in plain]
         place: dict[int, nodes.Expr] = {}
@@ -95,7 +95,7 @@ class _Groups:
 
 @dataclass(frozen=True)
 class Median:
-    """The middle value of a group, or the mean of the two in the middle: a reduction for `PythonReduce`.
+    """The middle value of a group, or the mean of the two middle ones: a reduction for `PythonReduce`.
 
     >>> Median(1)(("k",), [(("k", 1.0), 1), (("k", 4.0), 2), (("k", None), 1)])
     [(4.0,)]

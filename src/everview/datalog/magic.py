@@ -1,22 +1,22 @@
-"""Magic sets: rules rewritten for questions with some arguments given, so that only what the answer needs is derived.
+"""Magic sets: rewrites rules for queries with bound arguments, so that only what the result needs is derived.
 
-Asked for `path(1, Y)`, the program
+For the query `path(1, Y)`, the program
 
     path(X, Y) :- edge(X, Y).
     path(X, Z) :- path(X, Y), edge(Y, Z).
 
-becomes one that is about the arguments asked for. `path'bf` is path where the first column is bound and the second
-free; `path'bf'in` is the set of first columns that somebody asks for:
+becomes one about the requested arguments. `path'bf` is path with the first column bound and the second free;
+`path'bf'in` is the set of requested first columns:
 
     path'bf'in(X) :- 'seed(X).
     path'bf(X, Y) :- path'bf'in(X), edge(X, Y).
     path'bf(X, Z) :- path'bf(X, Y), edge(Y, Z).
 
-The last rule need not ask again whether X is asked for: path'bf has nothing else.
+The last rule need not check again whether X is requested: path'bf has nothing else.
 
-The seed is a relation, not a constant: it may be a table of questions that come and go, and the answers are maintained
-like anything else. Negated relations, and relations inside a disjunction, are read whole; so is everything if the
-rewritten program is not stratified, which can happen when a question depends on a total.
+The seed is a relation, not a constant: it may be a table of queries that come and go, and the results are maintained
+like anything else. Negated relations, and relations inside a disjunction, are computed completely; so is everything if
+the rewritten program is not stratified, which can happen when a query depends on a total.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ANSWER = "'answer"
 def rewrite(rules: Iterable[Rule], goal: str, bound: Sequence[int], whole: Container[str] = ()) -> list[Rule]:
     """The program that answers `goal` for the rows of the relation `'seed` in the bound columns, as `'answer`.
 
-    Relations named in `whole` are read whole, because their rows depend on each other.
+    Relations named in `whole` are computed completely, because their rows depend on each other.
 
     >>> from everview.datalog.grammar import parse
     >>> program = parse("path(X, Y) :- edge(X, Y). path(X, Z) :- path(X, Y), edge(Y, Z).")
@@ -51,7 +51,7 @@ def rewrite(rules: Iterable[Rule], goal: str, bound: Sequence[int], whole: Conta
 
 
 def restriction(goal: str, width: int, bound: Sequence[int]) -> list[Rule]:
-    """The program that computes all of `goal` and then takes what was asked for."""
+    """The program that computes all of `goal` and then filters it."""
     variables = tuple(Var(f"V{i}") for i in range(width))
     return [Rule(ANSWER, variables, (Atom(SEED, tuple(variables[i] for i in bound)), Atom(goal, variables)))]
 
@@ -66,7 +66,7 @@ class _Rewriting:
         self.whole: dict[str, None] = {}
 
     def written(self) -> list[Rule]:
-        """The rewritten rules, and those of relations that are read whole."""
+        """The rewritten rules, and those of relations that are computed completely."""
         todo = list(self.whole)
         seen: dict[str, None] = {}
         while todo:
@@ -79,7 +79,7 @@ class _Rewriting:
         return [rule for rules in self.new.values() for rule in dict.fromkeys(rules)] + whole
 
     def adorned(self, name: str, pattern: str) -> str:
-        """The name of the relation for a pattern of bound columns; its rules are written when first asked for."""
+        """The name of the relation for a pattern of bound columns; its rules are written on first use."""
         aggregated = any(
             isinstance(rule.head[i], Aggregate) for rule in self.rules[name] for i, b in enumerate(pattern) if b == "b"
         )
@@ -107,11 +107,11 @@ class _Rewriting:
             done.append(literal)
             have |= _binds(literal, have)
         if any(isinstance(l, Atom) and l.name == new and _bound(l.args, pattern) == asked.args for l in done):
-            done.remove(asked)  # what is derived from rows that were asked for
+            done.remove(asked)  # derived from requested rows
         return Rule(new, rule.head, tuple(done), rule.place)
 
     def _asked_for(self, atom: Atom, have: set[str], done: list[Literal]) -> Literal:
-        """The atom over the adorned relation; what it asks for follows from the literals before it."""
+        """The atom over the adorned relation; its request follows from the literals before it."""
         pattern = "".join("b" if _known(arg, have) else "f" for arg in atom.args)
         name = self.adorned(atom.name, pattern)
         if name == atom.name:
@@ -142,7 +142,7 @@ def _known(term: Term, have: set[str]) -> bool:
 
 
 def _next(pending: list[Literal], have: set[str]) -> int:
-    """The first literal that the known variables can be used in, else the first relation."""
+    """The first literal that can use the bound variables, else the first relation."""
     for i, literal in enumerate(pending):
         if isinstance(literal, Atom) and any(_known(a, have) for a in literal.args):
             return i
@@ -152,7 +152,7 @@ def _next(pending: list[Literal], have: set[str]) -> int:
 
 
 def _binds(literal: Literal, have: set[str]) -> set[str]:
-    """Variables that surely have a value after the literal."""
+    """Variables that are certainly bound after the literal."""
     if isinstance(literal, Atom):
         return {v.name for arg in literal.args if isinstance(arg, Var) for v in (arg,)}
     if isinstance(literal, Compare) and literal.op == "eq":
@@ -163,7 +163,7 @@ def _binds(literal: Literal, have: set[str]) -> set[str]:
 
 
 def _asking(done: Sequence[Literal]) -> Body:
-    """The literals that a question follows from: fewer would only ask for more, so the difficult ones are left out."""
+    """The literals that determine a request: fewer only request more, so the difficult ones are left out."""
     kept: list[Literal] = []
     have: set[str] = set()
     for literal in done:

@@ -1,6 +1,6 @@
-"""Components: rules written once and used under several names.
+"""Components: rules written once and instantiated under several names.
 
-    .comp Closure<step> {                     rules over a relation that is said later
+    .comp Closure<step> {                     rules over a relation given later
         path(X, Y) :- step(X, Y).
         path(X, Z) :- path(X, Y), step(Y, Z).
     }
@@ -9,8 +9,8 @@
     .comp Loops<step> : Closure<step> { loop(X) :- path(X, X). }
 
 `.init` copies the rules. Relations that the component defines or declares, or for which rules are given from outside
-under the instance's name (`roads.path(1, 2).`), get the instance's name in front; what else it reads is what it is
-called, or what the parameter says. A component may build on another, with its rules added to its own.
+under the instance's name (`roads.path(1, 2).`), get the instance's name as a prefix; other relations it reads keep
+their names, or are parameters. A component may extend another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from everview.errors import did_you_mean
 
 @dataclass(frozen=True)
 class Component:
-    """Statements under a name, with relations for parameters, and perhaps another component they are added to."""
+    """Named statements with relation parameters, and possibly a base component."""
 
     name: str
     params: tuple[str, ...]
@@ -45,7 +45,7 @@ class Instance:
 
 
 def component(place: Place, parts: list[Any], flat: Callable[[list[Any]], list[Any]]) -> Component:
-    """A component from what was read: names are texts, parameters lists of texts, all else statements."""
+    """A component from its parse tree: names are texts, parameters lists of texts, all else statements."""
     head: list[tuple[str, tuple[str, ...]]] = []
     rest: list[Any] = []
     for part in parts:
@@ -60,7 +60,7 @@ def component(place: Place, parts: list[Any], flat: Callable[[list[Any]], list[A
 
 
 def expanded(statements: Iterable[Any]) -> Program:
-    """The program with components in the places of their instances."""
+    """The program with instances expanded."""
     statements = list(statements)
     known: dict[str, Component] = {}
     for statement in statements:
@@ -111,7 +111,7 @@ def _copied(instance: Instance, known: Mapping[str, Component], given: set[str],
 def _statements(
     name: str, params: tuple[str, ...], place: Place, known: Mapping[str, Component], within: tuple[str, ...]
 ) -> list[Any]:
-    """What a component says, with what it builds on, for these parameters."""
+    """The statements of a component and its bases, for these parameters."""
     if name not in known:
         raise place.error("E_COMPONENT", f"there is no component {name}", did_you_mean(name, known))
     if name in within:

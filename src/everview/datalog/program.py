@@ -1,11 +1,11 @@
-"""Programs: what `db.datalog` and `db.register` give.
+"""Programs: the results of `db.datalog` and `db.register`.
 
-A program's relations live among the session's tables and views: rules read those by name, and what rules define is
-installed as views, which SQL, collections and later programs read.
+A program's relations live among the session's tables and views: rules read those by name, and relations defined by
+rules are installed as views, which SQL, collections and later programs can read.
 
-`db.register` only reads and checks (goebel-2019 §12.2): a relation is synthesised at the first `interest`, and torn
-down with the last `uninterest`. Rules over registered rules are inlined; with `share=True` the relations they read are
-kept as views of their own, whose arrangements others share.
+`db.register` only parses and checks (goebel-2019 §12.2): a relation is built at the first `interest`, and dropped with
+the last `uninterest`. Rules over registered rules are inlined; with `share=True` the relations they read are installed
+as views, whose arrangements others share.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rules:
     ['reach']
     """
 
-    # Public names are methods only: everything else would hide a relation of that name.
+    # public names are methods only: anything else would hide a relation of that name
     def __init__(self, session: Session, text: str, plan: Choice | None = None) -> None:
         check_choice(plan)
         self._session = session
@@ -62,7 +62,7 @@ class Rules:
         self._plan = plan
         self._read: dict[str, None] = {}
         self._bound: dict[str, Any] = {}
-        """the attributes of whoever wrote the rules, if those decide which rows they read"""
+        """the attributes of the author of the rules, if those decide which rows they read"""
         self._program = read(text)
         for rule in self._program:
             _check_new(session, rule)
@@ -93,18 +93,18 @@ class Rules:
         if name in rules_of(self._core):
             others = rules_of(self._core)[name]
             for read in others._read:
-                self._contents(read)  # whoever asks needs the rights to all of it, and to the same rows
+                self._contents(read)  # the caller needs the rights to all of it, and to the same rows
             if (who := access.acting()) is not None and others._bound != self._bound:
                 raise access.refused("SELECT", "relation", name, who)
             return others._relations[name]
         table, _, column = name.rpartition("/")
         found = self._column(table, column) if table in self._session.tables else None
         if found is None:
-            access.may_read(name)  # what is hidden and what is not there are told alike
+            access.may_read(name)  # hidden and missing relations are reported alike
         return found
 
     def _contents(self, name: str) -> Node:
-        """A table or view, or what policies show of it to whoever acts."""
+        """A table or view, or what policies show of it to the current user."""
         access = self._core.access
         access.may_read(name)
         self._read[name] = None
@@ -117,7 +117,7 @@ class Rules:
         return doors.shown_rows(self._core, name)
 
     def _column(self, name: str, column: str) -> Relation | None:
-        """A table's column as an attribute of its key; NULL is no value."""
+        """A table's column as an attribute of its key; NULL is not a value."""
         table = self._core.catalog.tables[name]
         names = [c.name for c in relation_of(table).columns]
         if len(relation_of(table).key) != 1 or column not in names:
@@ -147,7 +147,7 @@ class Rules:
     # ---------------------------------------------------------------------------------- interest
 
     def interest(self, name: str, *, share: bool = False) -> View:
-        """The relation as a view, installed if nobody was interested before; `share` also keeps the relations it reads.
+        """The relation as a view, installed on first interest; `share` also installs the relations it reads.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -178,7 +178,7 @@ class Rules:
         return self._views[name]
 
     def uninterest(self, name: str) -> None:
-        """One interest less; with the last, the view goes, and what only it needed."""
+        """Release an interest; the last one drops the view and what only it needed."""
         self._relation(name)
         if name not in self:
             raise InputError("E_INTEREST", f"nobody is interested in {name!r}", "call interest() first")
@@ -189,7 +189,7 @@ class Rules:
                 rules_of(self._core)[other].uninterest(other)
 
     def _below(self, name: str) -> list[str]:
-        """The registered relations that a relation reads, directly or not, those read first in front."""
+        """The registered relations that a relation reads, directly or not, dependencies first."""
         found: dict[str, None] = {}
         todo = [name]
         while todo:
@@ -201,7 +201,7 @@ class Rules:
             todo.extend(new)
         return list(reversed(found))
 
-    # ---------------------------------------------------------------------------------- questions
+    # ---------------------------------------------------------------------------------- queries
 
     def query(self, name: str, *args: Any) -> list[tuple[Any, ...]]:
         """The rows of a relation with these arguments (None: any), deriving only what they need (magic sets).
@@ -231,15 +231,15 @@ class Rules:
             view.drop()
 
     def _seeds(self, relation: Relation, bound: list[int], values: list[Any]) -> Node:
-        """One question: the values as the relation's columns hold them."""
+        """One query: the values as the relation's columns hold them."""
         types = tuple(relation.node.types[i].optional(False) for i in bound)
         codec = Codec(types, tuple(relation.columns[i] for i in bound), self._core.interner)
         return Constant(tuple(codec.decode_rows(codec.encode_rows([tuple(values)]))), types)
 
     def demand(self, name: str, questions: Collection) -> Collection:
-        """The rows of a relation that questions ask for: those that agree with one of them in the columns it has.
+        """The rows of a relation that match one of some queries in the columns it has.
 
-        Questions come and go like any rows; only what they need is derived.
+        Queries come and go like any rows; only what they need is derived.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -277,7 +277,7 @@ class Rules:
         )
 
     def _whole(self) -> set[str]:
-        """Relations whose rows depend on each other, so that they are computed whole."""
+        """Relations whose rows depend on each other, so that they are computed completely."""
         return {o.name for o in self._program.dominance} | {
             d.name for d in self._program.declared.values() if d.choice is not None
         }
@@ -338,11 +338,11 @@ class Rules:
         return f"Rules({', '.join(shown)})"
 
     def drop(self) -> None:
-        """Forget the program, and stop keeping its relations."""
+        """Remove the program and drop its relations."""
         self._forget(())
 
     def _forget(self, kept: Container[str]) -> None:
-        """Forget the program; views of these names stay."""
+        """Remove the program; views of these names stay."""
         for name, view in reversed(self._views.items()):
             if not relation_of(view).dropped and name not in kept:
                 view.drop()
@@ -352,7 +352,7 @@ class Rules:
 
 
 def datalog(session: Session, text: str, plan: Choice | None = None) -> Rules:
-    """See `Session.datalog`."""
+    """Implements `Session.datalog`."""
     before = session.views  # a durable session may have some of them from an earlier run
     rules = Rules(session, text, plan)
     try:
@@ -371,7 +371,7 @@ def rules_of(core: Core) -> dict[str, Rules]:
 
 
 def read(text: str) -> Program:
-    """The rules of a text in either spelling: the Datomic-like one begins with a bracket."""
+    """Parse a text in either syntax: the Datomic-like one begins with a bracket."""
     if not isinstance(text, str):
         raise InputError("E_TYPE", f"{text!r} is not a program", "give the text of its rules")
     datomic = re.match(r"(\s|;[^\n]*)*\[", text) is not None
@@ -379,7 +379,7 @@ def read(text: str) -> Program:
 
 
 def _check_about(program: Program) -> None:
-    """What is said about relations is about relations of the program."""
+    """Check that declarations are about relations of the program."""
     names = {rule.name for rule in program}
     said: list[Dominance | Declaration] = [*program.dominance, *program.declared.values()]
     for about in said:
@@ -400,4 +400,4 @@ def _check_new(session: Session, rule: Rule) -> None:
 
 
 class UnknownRelation(InputError, AttributeError):
-    """`rules.x` where there is no view x; an AttributeError too, so that hasattr works."""
+    """`rules.x` where there is no view x; also an AttributeError, so that hasattr works."""

@@ -1,13 +1,13 @@
-"""`(pull ?e [:name {:works/for [:name]}])`: a document about each entity, as Datomic gives them.
+"""`(pull ?e [:name {:works/for [:name]}])`: a document about each entity, as in Datomic.
 
     {"name": "ann", "works/for": [{"name": "acme"}]}
 
-An attribute of which an entity has one value at most (`semantics="one"`, a column of a table with a key) gives that
-value, any other a list; an attribute that the entity lacks is left out. `:works/_for` goes the other way, to those that
-work for it. What is nested is pulled of the values in turn.
+An attribute with at most one value per entity (`semantics="one"`, a column of a table with a key) yields that value,
+any other a list; missing attributes are left out. `:works/_for` goes in the other direction, to those that work for it.
+Nested patterns are pulled of the values.
 
-Each attribute is joined to the entities that are asked for and grouped by entity, level by level from the inside, so a
-fact that changes touches the documents that show it. A document is made anew, in Python, when something in it changes.
+Each attribute is joined to the requested entities and grouped by entity, level by level from the inside, so a changed
+fact affects only the documents that show it. A document is rebuilt, in Python, when something in it changes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from everview.sql.lists import Documents
 from everview.types import JSON, STR
 
 Find = Callable[[str, Place], Relation]
-"""The relation of an attribute, which must exist."""
+"""Returns the relation of an attribute, which must exist."""
 
 ENTITY = "the entity"
-"""The variable that it is, as errors call it."""
+"""The variable's name in errors."""
 
 
 def pulled(literal: Pull, current: Solutions, find: Find) -> Solutions:
@@ -40,7 +40,7 @@ def pulled(literal: Pull, current: Solutions, find: Find) -> Solutions:
 
 
 def _documents(entities: Node, wants: tuple[Want, ...], find: Find) -> Node:
-    """(entity, document) for each of some entities, which are there once each."""
+    """(entity, document) for each of some distinct entities."""
     entity = joins.refs(entities.types)[0]
     made: Node = entities
     parts: list[Expr] = []

@@ -1,4 +1,4 @@
-"""`X = range(0, 10)`: a row for every number, as Python's range gives them."""
+"""`X = range(0, 10)`: a row for every number, as in Python's range."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from everview.errors import InputError
 
 MOST_NUMBERS = 10_000_000
-"""Numbers in one range: more is a slip that would fill the memory."""
+"""Maximum size of a range, to protect against filling the memory by mistake."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Rows with a start, a stop and perhaps a step behind `width` columns become rows with a number there.
+    """Maps rows with a start, a stop and optionally a step after `width` columns to rows with a number there.
 
     >>> Range(1)("a", 0, 3), Range(0)(5, 0, -2), Range(0)(3, 1)
     ([('a', 0), ('a', 1), ('a', 2)], [(5,), (3,), (1,)], [])

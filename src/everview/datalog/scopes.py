@@ -1,21 +1,22 @@
-"""Scopes: which variable a name means, and when a literal can be taken.
+"""Scopes: which variable a name refers to, and when a literal can be evaluated.
 
-A name means one variable in the whole rule, with one exception: what occurs inside a negation and nowhere outside it
-(but for other negations) belongs to that negation and means "any". `apart` gives such variables names of their own, so
-that from then on equal names are equal variables, however deep the brackets they stand in. In
+A name refers to one variable in the whole rule, with one exception: a name that occurs inside a negation and nowhere
+outside it (except in other negations) belongs to that negation and is existential. `apart` renames such variables, so
+that from then on equal names are equal variables, at any nesting depth. In
 
     r(Y) :- y(Y), z(Z), (y(Y), (q(Y) ; Z = 2) ; q(Y)).
 
-the Z of `Z = 2` is z's, two brackets up. So whoever looks into brackets must know what is *outside* of them: the names
-that the head or any literal around them reads.
+the Z of `Z = 2` is z's, two brackets up. Code that looks into brackets must therefore know what is *outside* of them:
+the names that the head or any surrounding literal reads.
 
-    a relation      can always be taken
-    a condition     when its variables have values; `=` gives one to a variable that has none
-    not (...)       when all its variables that occur outside have values
-    sum P : {...}   the same; it gives its variable a value
-    (a ; b)         when each side can be, and all sides give values to the same variables among those outside
+    a relation      always
+    a condition     when its variables are bound; `=` binds an unbound variable
+    not (...)       when all its variables that occur outside are bound
+    sum P : {...}   the same; it binds its variable
+    (a ; b)         when each side can be, and all sides bind the same variables among those outside
 
-More values never make a literal worse, so that the order in which literals are looked at does not decide what is safe.
+Binding more variables never makes a literal infeasible, so the order in which literals are considered does not affect
+safety.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from everview.datalog.syntax import (
 )
 
 Read = Callable[[Literal], list[Literal]]
-"""A literal with functions told from relations, and computed arguments as conditions of their own."""
+"""A literal with functions distinguished from relations, and computed arguments as separate conditions."""
 
 
 def apart(rule: Rule) -> Rule:
-    """The rule with variables that belong to a negation under names of their own.
+    """The rule with variables local to a negation renamed.
 
     >>> from everview.datalog.grammar import parse
     >>> rule = apart(parse("p(X) :- t(X), not (t(L), L > X), not (t(X), u(L)).")[0])
@@ -62,7 +63,7 @@ def apart(rule: Rule) -> Rule:
 
 
 def shown(name: str) -> str:
-    """A variable as it was written; one without a name stands for a computed argument."""
+    """A variable as written; one without a name stands for a computed argument."""
     return name.split("'")[0] or "the argument"
 
 
@@ -87,7 +88,7 @@ def _apart(body: Sequence[Literal], outside: set[str], numbers: Iterator[int]) -
 
 
 def is_simple(literal: Not) -> bool:
-    """`not a(X, Y)`: a variable that stands nowhere else is a slip more often than "any", so it is refused."""
+    """`not a(X, Y)`: a variable that occurs nowhere else is more often a mistake than existential, so it is refused."""
     return len(literal.body) == 1 and isinstance(literal.body[0], Atom)
 
 
@@ -103,7 +104,7 @@ def renamed(body: Body, names: set[str], number: int) -> Body:
 
 
 def positive(literal: Literal) -> set[str]:
-    """Names that stand outside the literal's negations."""
+    """Names that occur outside the literal's negations."""
     if isinstance(literal, Not):
         return set()
     if isinstance(literal, Total):
@@ -123,7 +124,7 @@ def neighbours(literals: Sequence[Literal], outside: set[str]) -> list[tuple[Lit
 
 
 def gains(literal: Literal, bound: set[str], outside: set[str], read: Read) -> set[str] | None:
-    """The variables that get values when the literal is taken; None if it cannot be taken yet."""
+    """The variables that evaluating the literal binds; None if it cannot be evaluated yet."""
     names = names_of((literal,))
     if isinstance(literal, Atom):
         return names - bound
@@ -150,7 +151,7 @@ def gains(literal: Literal, bound: set[str], outside: set[str], read: Read) -> s
 
 
 def exports(either: Or, bound: set[str], outside: set[str], read: Read) -> set[str] | None:
-    """The variables read outside that every branch gives values; None if branches disagree or cannot be taken."""
+    """The outer variables that every branch binds; None if branches disagree or cannot be evaluated."""
     found: set[str] | None = None
     for branch in either.branches:
         have = after(branch, bound, outside, read)
@@ -164,7 +165,7 @@ def exports(either: Or, bound: set[str], outside: set[str], read: Read) -> set[s
 
 
 def after(body: Body, bound: set[str], outside: set[str], read: Read) -> set[str] | None:
-    """The variables that have values after the body, or None if it cannot be taken from these."""
+    """The variables bound after the body, or None if it cannot be evaluated from these."""
     have = set(bound)
     pending = neighbours([part for literal in body for part in read(literal)], outside)
     while pending:
@@ -180,7 +181,7 @@ def after(body: Body, bound: set[str], outside: set[str], read: Read) -> set[str
 
 
 def assigned(literal: Compare, bound: set[str]) -> tuple[Var, Term] | None:
-    """The variable that an equality binds, and the term it gets."""
+    """The variable that an equality binds, and its term."""
     if literal.op != "eq":
         return None
     for variable, term in ((literal.left, literal.right), (literal.right, literal.left)):
@@ -191,12 +192,12 @@ def assigned(literal: Compare, bound: set[str]) -> tuple[Var, Term] | None:
 
 
 def has_wild(term: Term) -> bool:
-    """Whether a record has an item that may be anything, and so cannot be made."""
+    """Whether a record has a wildcard item, and so cannot be constructed."""
     return is_record(term) and any(isinstance(item, Wild) or has_wild(item) for item in term.args)
 
 
 def opened(literal: Compare, bound: set[str]) -> tuple[Apply, Term, set[str]] | None:
-    """A record that an equality takes apart, the term it is taken from, and the variables that get values from it."""
+    """A record that an equality destructures, the term it is taken from, and the variables it binds."""
     if literal.op != "eq":
         return None
     for record, term in ((literal.left, literal.right), (literal.right, literal.left)):
@@ -208,7 +209,7 @@ def opened(literal: Compare, bound: set[str]) -> tuple[Apply, Term, set[str]] | 
 
 
 def _items(record: Apply) -> Iterator[str]:
-    """The variables that stand as items of a record, or of records in it."""
+    """The variables that are items of a record, or of nested records."""
     for item in record.args:
         if isinstance(item, Var):
             yield item.name
@@ -217,13 +218,13 @@ def _items(record: Apply) -> Iterator[str]:
 
 
 def stuck(pending: Sequence[tuple[Literal, set[str]]], bound: set[str]) -> tuple[Var, Literal] | None:
-    """A variable without a value that keeps a literal from being taken."""
+    """An unbound variable that prevents a literal from being evaluated."""
     found = [(v, literal) for literal, around in pending for v in _missing(literal, around) if v.name not in bound]
     return min(found, key=lambda pair: _blame(*pair), default=None)
 
 
 def _missing(literal: Literal, around: set[str]) -> list[Var]:
-    """The variables that a literal may need values for, those first that it surely does."""
+    """The variables that a literal may need, those that it certainly needs first."""
     if isinstance(literal, Total):
         given = names_of(literal.body)
         return [v for v in literal.inside() if v.name in around or v.name not in given]
@@ -231,14 +232,14 @@ def _missing(literal: Literal, around: set[str]) -> list[Var]:
 
 
 def _blame(variable: Var, literal: Literal) -> int:
-    """How little a variable is to blame: one that nobody wrote least, one that would get its value here not much."""
+    """A ranking of variables for error messages: generated ones last, ones that would be bound here late."""
     if variable.name.startswith("'"):
         return 2
     return int(isinstance(literal, Compare) and literal.op == "eq" and variable in (literal.left, literal.right))
 
 
 def components(literals: Sequence[Literal], together: frozenset[str] = frozenset()) -> list[list[Literal]]:
-    """The literals in groups that share no variable, in the order of the text; those `together` count as one.
+    """The literals in groups that share no variable, in textual order; those `together` count as one.
 
     >>> from everview.datalog.grammar import parse
     >>> [len(group) for group in components(parse("p(X) :- a(X, Y), b(Z), c(Y), d(Z), e(_).")[0].body)]

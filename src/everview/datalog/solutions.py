@@ -1,8 +1,8 @@
-"""Solutions: the ways to make some literals hold, as a plan with one column per variable.
+"""Solutions: the bindings that satisfy some literals, as a plan with one column per variable.
 
-Solutions are a bag: a row of a table that is there twice gives its solutions twice. Relations that rules define are
-sets, so duplicates come from tables only, and only aggregates can see them (goebel-2019 §14.5 argues why they should:
-two employees with equal salaries are two salaries).
+Solutions are a bag: a table row that occurs twice yields its solutions twice. Relations defined by rules are sets, so
+duplicates come from tables only, and only aggregates can see them (goebel-2019 §14.5 argues why they should: two
+employees with equal salaries are two salaries).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CASTS: dict[str, DataType] = {
     "timestamp": TIMESTAMP,
     "decimal": decimal(),
 }
-"""Functions that convert: `date("2026-11-16")`."""
+"""Conversion functions: `date("2026-11-16")`."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Relation:
 
 @dataclass(frozen=True)
 class Solutions:
-    """A plan whose columns are variables (None: a column that nobody asks for)."""
+    """A plan whose columns are variables (None: an unused column)."""
 
     node: Node
     names: tuple[str | None, ...]
 
     @property
     def bound(self) -> set[str]:
-        """The variables that have values."""
+        """The bound variables."""
         return {n for n in self.names if n is not None}
 
     def at(self, name: str) -> int:
@@ -79,7 +79,7 @@ class Solutions:
         return Solutions(Project(self.node, (*joins.refs(self.node.types), value)), (*self.names, name))
 
     def taken(self, names: Sequence[str]) -> Solutions:
-        """The values of these variables, as often as there are solutions."""
+        """The values of these variables, with multiplicity."""
         return Solutions(joins.take(self.node, [self.at(n) for n in names]), tuple(names))
 
     def distinct(self, names: Sequence[str]) -> Solutions:
@@ -87,13 +87,13 @@ class Solutions:
         return Solutions(distinct(joins.take(self.node, [self.at(n) for n in names])), tuple(names))
 
     def joined(self, other: Solutions, place: Place) -> Solutions:
-        """Pairs that agree on the variables both have."""
+        """Pairs that agree on the common variables."""
         on, names = self._shared(other, place)
         kept = (*self.names, *(None if n in names else n for n in other.names))
         return Solutions(joins.join(self.node, other.node, on, "inner"), kept)
 
     def without(self, other: Solutions, place: Place) -> Solutions:
-        """Those that agree with none of the others on the variables both have."""
+        """Those that agree with none of the others on the common variables."""
         on, _ = self._shared(other, place)
         return Solutions(joins.join(self.node, other.node, on, "anti"), self.names)
 
@@ -116,12 +116,12 @@ class Solutions:
 
 
 def distinct(node: Node) -> Node:
-    """Each row once; nothing is done if that is certain already."""
+    """Each row once; a no-op if that is certain already."""
     return node if unique_columns(node) else Threshold(node, "distinct")
 
 
 def union(parts: Sequence[Node], places: Sequence[Place], what: str) -> Node:
-    """All rows of all parts, their columns made to agree in type."""
+    """All rows of all parts, their columns cast to common types."""
     same = cast_alike(parts, places, what)
     return same[0] if len(same) == 1 else Union(tuple(same))
 
@@ -136,7 +136,7 @@ def cast_alike(parts: Sequence[Node], places: Sequence[Place], what: str) -> lis
 
 
 def most(parts: Sequence[Node], places: Sequence[Place], what: str) -> Node:
-    """Each row of any part, as often as it is in the part that has it most: a + what b has more than a."""
+    """Each row of any part, with the maximum of its multiplicities: a + what b has more than a."""
     same = cast_alike(parts, places, what)
     if len(same) > 1 and all(unique_columns(part) for part in same):
         return Threshold(Union(tuple(same)), "distinct")
@@ -167,7 +167,7 @@ def cast_to(node: Node, types: Types) -> Node:
 
 
 def expression(term: Term) -> language.Expression:
-    """The term as the expression that Python collections would use."""
+    """The term as a Python collection expression."""
     match term:
         case Var(name=name):
             return language.Named(name)
@@ -197,7 +197,7 @@ def expression(term: Term) -> language.Expression:
 
 
 def _field(kind: str, term: Term) -> language.Expression:
-    """What a variant's field is given: 3 for a float is 3.0, so that equal values are equal documents."""
+    """The value of a variant's field: 3 for a float is 3.0, so that equal values are equal documents."""
     value = expression(term)
     return language.Cast(value, FLOAT) if kind == "float" else value
 
@@ -208,4 +208,4 @@ def _function_hint(name: str) -> str:
 
 
 CONDITIONS = frozenset({"contains", "startswith", "endswith", "like", "regexp_matches", "is_null", "is_not_null"})
-"""Functions that say true or false, which may stand as literals."""
+"""Boolean functions, which may be used as literals."""

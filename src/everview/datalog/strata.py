@@ -1,12 +1,12 @@
-"""Strata: from rules to plans, what is read before what reads it.
+"""Strata: from rules to plans, dependencies first.
 
-Relations are sorted by who reads whom. Relations that read each other become one loop: each is a variable that starts
-empty, and a round computes all of them from the round before, until nothing changes. A relation that could lose rows
-because the recursion *grew* has no clear meaning, so negation and aggregates other than min and max must not go around
-in a circle: the program is *stratified* or refused.
+Relations are sorted by dependency. Mutually recursive relations become one loop: each is a variable that starts empty,
+and a round computes all of them from the previous round, until nothing changes. A relation that could lose rows because
+the recursion *grew* has no clear meaning, so negation and aggregates other than min and max must not be part of a
+cycle: the program is *stratified* or refused.
 
-Types come from the rules that read nothing still open, then widen until all rules agree (an int column to which a rule
-adds halves becomes float).
+Types come from the rules that read nothing undetermined, then widen until all rules agree (an int column to which a
+rule adds halves becomes float).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from everview.plan.rewrites import rewritten_plan
 from everview.types import DataType
 
 
-class Untyped(Exception):
+class UntypedRelation(Exception):
     """A rule reads a relation of the same loop whose columns are not known yet."""
 
 
@@ -76,7 +76,7 @@ class Strata:
         self.open: dict[str, Relation | None] = {}
         self.bodies = Bodies(self._find, self._suggest)
         self.made_by: dict[Node, str] = {}
-        """for the plan of each rule's head, the rule as it was written"""
+        """the text of the rule behind the plan of each head"""
         self._texts: dict[str, str] | None = None
         for number, rule in enumerate(rules):
             for part in aggregates.split(apart(_with_functions(rule, functions or {})), number):
@@ -87,7 +87,7 @@ class Strata:
             self.dominance.setdefault(order.name, []).append(order)
 
     def texts(self) -> Mapping[str, str]:
-        """The rules as they were written, by the digests of their plans: as compiled, and as views are stored."""
+        """The rules as written, by the digests of their plans: as compiled, and as views are stored."""
         if self._texts is None:
             self._texts = {digest(rewritten_plan(node, ())): text for node, text in self.made_by.items()}
             self._texts |= {digest(node): text for node, text in self.made_by.items()}
@@ -106,7 +106,7 @@ class Strata:
                 self.done.update(self._fixed_point(group))
         return self.done
 
-    # ------------------------------------------------------------------------------- who reads whom
+    # ------------------------------------------------------------------------------- dependencies
 
     def _shape(self, rules: Sequence[Rule]) -> aggregates.Shape:
         for rule in rules:
@@ -120,7 +120,7 @@ class Strata:
         return aggregates.shape(rules)
 
     def _check_about(self, name: str, group: Sequence[str]) -> None:
-        """What is said about a relation beside its rules makes sense."""
+        """Check the declarations about a relation."""
         declared = self.about.declared.get(name)
         recursive = len(group) > 1 or name in self._reads(name)
         if declared is not None and declared.choice is not None and recursive:
@@ -178,7 +178,7 @@ class Strata:
         if atom.name in self.open:
             found = self.open[atom.name]
             if found is None:
-                raise Untyped
+                raise UntypedRelation
             return found
         return self.done.get(atom.name) or self.outside(atom.name)
 
@@ -207,7 +207,7 @@ class Strata:
         return {n: Relation(LoopResult(loop, i), columns[n]) for i, n in enumerate(group)}
 
     def _first_types(self, group: Sequence[str]) -> dict[str, Types]:
-        """Types as far as rules can tell that read nothing unknown."""
+        """Types inferred from rules that read nothing unknown."""
         found: dict[str, Types] = {}
         while len(found) < len(group):
             before = len(found)
@@ -230,7 +230,7 @@ class Strata:
     def _typed(self, name: str, rules: Sequence[Rule]) -> bool:
         try:
             self._relation(name, rules)
-        except Untyped:
+        except UntypedRelation:
             return False
         return True
 
@@ -256,7 +256,7 @@ class Strata:
         return found if declared is None else self._as_declared(found, declared)
 
     def _without_dominated(self, relation: Relation, order: Dominance) -> Relation:
-        """The relation without the rows that another one dominates."""
+        """The relation without dominated rows."""
         every = f"{order.name}'all"
         if len(order.lower) != len(relation.columns):
             raise order.place.error(
@@ -284,7 +284,7 @@ class Strata:
         return Relation(joins.join(relation.node, lower, on, "anti"), relation.columns)
 
     def _as_declared(self, relation: Relation, declared: Declaration) -> Relation:
-        """The relation with the types it should have, and with one row for each value of what chooses."""
+        """The relation with its declared types, and with one row for each value of a choice domain."""
         for i, (wanted, have) in enumerate(zip(declared.types, relation.node.types, strict=True)):
             if wanted is not None and TYPES.get(wanted, wanted) != have.kind:
                 raise declared.place.error(
@@ -326,7 +326,7 @@ class Strata:
         return Constant(tuple(dict.fromkeys(rows)), tuple(types))
 
     def _rule(self, rule: Rule, bag: bool) -> Node:
-        """A row for every solution of the rule's body: the head, with the values that aggregates take."""
+        """A row for every solution of the rule's body: the head, with the inputs of aggregates."""
         needed = {v.name for t in rule.head for v in t.variables()}
         found = self.bodies.solve(rule.body, needed, bag=bag)
         return Project(found.node, tuple(_head_value(found, aggregates.contribution(t)) for t in rule.head))
@@ -336,7 +336,7 @@ class Strata:
 
 
 def _with_functions(rule: Rule, functions: Mapping[str, UserFunction]) -> Rule:
-    """The rule with the user's own functions in their places; in an atom's place, should it be no relation."""
+    """The rule with user functions resolved; also in place of an atom that is not a relation."""
 
     def own(thing: Term | Literal) -> Any:
         if isinstance(thing, Apply) and thing.op.lower() in functions:
@@ -367,16 +367,16 @@ def _head_value(found: Solutions, term: Term) -> nodes.Expr:
 
 TYPES = {"number": "int", "symbol": "str", "unsigned": "int"}
 TYPES |= {name: name for name in ("int", "float", "str", "bool", "bytes", "date", "timestamp", "decimal")}
-"""Types that a declaration may name."""
+"""Types allowed in a declaration."""
 
 
 def _width(rule: Rule) -> int:
-    """How many columns a head was written with."""
+    """The number of columns of a head as written."""
     return 0 if any(isinstance(term, Holds) for term in rule.head) else len(rule.head)
 
 
 def _columns(rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Names for a relation's columns: the variables of its heads in small letters, else c1, c2, ..."""
+    """Names for a relation's columns: the variables of its heads in lower case, else c1, c2, ..."""
     if not _width(rules[0]):
         return PROPOSITION
     names: list[str] = []

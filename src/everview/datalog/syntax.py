@@ -1,6 +1,6 @@
-"""What a program is made of once it is read: rules, literals, terms, and where each stood in the text.
+"""The syntax tree of a program: rules, literals, terms, and their positions in the text.
 
-Both spellings (`everview.datalog.grammar`, `everview.datalog.edn`) give these; everything after them knows no text.
+Both syntaxes (`everview.datalog.grammar`, `everview.datalog.edn`) produce these; nothing after them sees the text.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Place:
     line: int
     column: int
     word: str = field(default="", repr=False, compare=False)
-    """the bare word that stands there: a string, unless somebody meant a variable"""
+    """the bare word at this place: a string, unless a variable was meant"""
     text: str = field(default="", repr=False, compare=False)
-    """the statement that begins there, as it was written"""
+    """the statement that begins there, as written"""
 
     def error(self, code: str, message: str, hint: str = "") -> DatalogError:
         """An error at this place."""
         return DatalogError(code, message, hint, self.line, self.column)
 
     def placed(self, error: EverviewError) -> DatalogError:
-        """An error of the layers below, which know no places, with its place."""
+        """An error of a lower layer, with its position added."""
         if isinstance(error, DatalogError):
             return error
         hint = "convert one: int(X), str(X), date(X), ..." if ".cast(" in error.hint else error.hint
@@ -39,7 +39,7 @@ class Place:
         return self.error(error.code, error.message, hint)
 
     def capital(self) -> str:
-        """What to do if the word that stands here was meant to be a variable."""
+        """A hint in case the word here was meant as a variable."""
         variable = self.word[:1].upper() + self.word[1:]
         return f"variables begin with a capital letter: {variable}; a string that is meant goes into quotes"
 
@@ -48,7 +48,7 @@ NOWHERE = Place(1, 1)
 
 
 class DatalogError(PlanError):
-    """A program that makes no sense, with the line and column where it says so.
+    """An invalid program, with the line and column of the error.
 
     >>> print(Place(1, 8).error("E_UNSAFE", "Y is bound by nothing", "name it in a positive literal"))
     [E_UNSAFE] line 1, column 8: Y is bound by nothing
@@ -66,7 +66,7 @@ class DatalogError(PlanError):
 
 @dataclass(frozen=True)
 class Term:
-    """A value in a rule; places do not count when terms are compared."""
+    """A value in a rule; positions are ignored in comparisons."""
 
     place: Place = field(default=NOWHERE, compare=False, kw_only=True)
 
@@ -99,7 +99,7 @@ class Const(Term):
 
 @dataclass(frozen=True)
 class Holds(Const):
-    """What the one column of a relation without columns holds while it does."""
+    """The value of the single column of a relation without columns."""
 
     value: Any = True
 
@@ -119,7 +119,8 @@ class Apply(Term):
 
 @dataclass(frozen=True)
 class Variant(Apply):
-    """`$Circle(R)`: a value of a type with several forms, made or taken apart; `fields`: the types of its parts."""
+    """`$Circle(R)`: a value of a type with several forms, constructed or destructured; `fields`: the types of its
+    parts."""
 
     fields: tuple[str, ...] = ()
 
@@ -130,19 +131,19 @@ class Variant(Apply):
 
 
 SPREADS = ("variance", "variance_pop", "stddev", "stddev_pop")
-"""Aggregates of how far values lie apart: of a sample, or of all there is."""
+"""Aggregates of dispersion: of a sample, or of the population."""
 
 COUNTING = ("count", "sum", "avg", "median", *SPREADS)
-"""Aggregates to which it matters how often a solution holds."""
+"""Aggregates that depend on multiplicities."""
 
 AGGREGATES = ("count_distinct", "min", "max", *COUNTING)
 
 
 @dataclass(frozen=True)
 class Aggregate(Term):
-    """An aggregate of the values that a term has over a group's solutions; no term: how many there are.
+    """An aggregate of a term over a group's solutions; without a term: their number.
 
-    `name` is the variable it had in the body, if any.
+    `name` is its variable in the body, if any.
     """
 
     kind: str
@@ -159,7 +160,7 @@ class Aggregate(Term):
 
 @dataclass(frozen=True)
 class Literal(ABC):
-    """Something that a body asks for."""
+    """A literal of a body."""
 
     place: Place = field(default=NOWHERE, compare=False, kw_only=True)
 
@@ -264,11 +265,11 @@ class Total(Literal):
         yield from self.inside()
 
     def aggregates(self) -> set[str]:
-        """The variables in what is aggregated."""
+        """The variables in the aggregated term."""
         return set() if self.arg is None else {v.name for v in self.arg.variables()}
 
     def inside(self) -> Iterator[Var]:
-        """The variables between its brackets, and those of what is aggregated."""
+        """The variables inside its braces, and those of the aggregated term."""
         if self.arg is not None:
             yield from self.arg.variables()
         for literal in self.body:
@@ -282,9 +283,9 @@ class Total(Literal):
 
 @dataclass(frozen=True)
 class Want:
-    """A part of what is pulled: an attribute, shown as `key`; None: the entity itself.
+    """A part of a pull pattern: an attribute, shown as `key`; None: the entity itself.
 
-    `back`: the entities that have this one for a value. `nested`: what is pulled of the values, which are entities.
+    `back`: the entities that have this one as a value. `nested`: the pattern for the values, which are entities.
     """
 
     key: str
@@ -321,7 +322,7 @@ class Pull(Literal):
 
 @dataclass(frozen=True)
 class Dominance:
-    """`p(X, A) <= p(X, B) :- body.`: a row of p goes if another dominates it (subsumption)."""
+    """`p(X, A) <= p(X, B) :- body.`: a row of p is removed if another dominates it (subsumption)."""
 
     name: str
     lower: tuple[Term, ...]
@@ -365,7 +366,7 @@ class Rule:
 
 
 class Program(list[Rule]):
-    """The rules of a text, with what it says about relations beside them."""
+    """The rules of a text, with its declarations."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         super().__init__(rules)
@@ -374,7 +375,7 @@ class Program(list[Rule]):
 
 
 def is_record(term: Term) -> TypeGuard[Apply]:
-    """Whether it is `[a, b, ...]` or `$Form(a, b, ...)`, which can be made and taken apart."""
+    """Whether it is `[a, b, ...]` or `$Form(a, b, ...)`, which can be constructed and destructured."""
     return isinstance(term, Variant) or (isinstance(term, Apply) and term.op == RECORD and term.function is None)
 
 
@@ -388,7 +389,7 @@ def names_of(literals: Body) -> set[str]:
 
 
 def mapped(thing: Any, change: Callable[[Any], Any]) -> Any:
-    """A literal or term in which every term and atom, the inner ones first, is what `change` makes of it."""
+    """A literal or term with `change` applied to every term and atom, inner ones first."""
 
     def all_of(things: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(mapped(t, change) for t in things)

@@ -1,14 +1,15 @@
-"""Types with several forms (algebraic data types), as Soufflé writes them:
+"""Types with several forms (algebraic data types), in Soufflé's syntax:
 
     .type Shape = Circle { radius: number } | Box { width: number, height: number } | Nothing {}
     .type List = Nil {} | Cons { head: number, tail: List }
 
-`$Circle(3)` makes a value; with variables that have no values yet, `$Circle(R)` is a pattern, which holds for circles
-and takes them apart. A value is kept as JSON, `["Circle", 3]`: an array of the form's name and its fields. So it is one
-code whatever is inside, a type may contain itself, and SQL and Python read it without knowing the type.
+`$Circle(3)` constructs a value; with unbound variables, `$Circle(R)` is a pattern, which matches circles and
+destructures them. A value is stored as JSON, `["Circle", 3]`: an array of the form's name and its fields. It is
+therefore one code whatever is inside, a type may contain itself, and SQL and Python can read it without knowing the
+type.
 
-Hazard: a type is a matter of the program's text. A column of such values is of type json, and two types that have forms
-of one name and the same fields could not be told apart; forms of one name are refused within a program.
+Hazard: types exist only in the program's text. A column of such values has type json, and two types with equally named
+forms and the same fields would be indistinguishable; duplicate form names are refused within a program.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ FIELDS = {
     "str": "str",
     "bool": "bool",
 }
-"""Types that a field may have, besides those of the program."""
+"""Types allowed for fields, besides those of the program."""
 
 DOCUMENT = "json"
-"""What values of these types are kept as."""
+"""The storage type of such values."""
 
 
 def declared(name: str, forms: Sequence[tuple[str, tuple[Any, ...], Place]], place: Place) -> SumType:
-    """A type, as the text declares it."""
+    """A declared type."""
     found: dict[str, tuple[str, ...]] = {}
     for form, fields, at in forms:
         if form in found:
@@ -51,7 +52,7 @@ def declared(name: str, forms: Sequence[tuple[str, tuple[Any, ...], Place]], pla
 
 
 def resolved(program: Program, types: Sequence[SumType]) -> Program:
-    """The program with the types of fields at every `$Form(...)`, all of which are declared."""
+    """The program with the field types at every `$Form(...)`, all of which must be declared."""
     names = _names(types)
     forms: dict[str, tuple[str, ...]] = {}
     for one in types:
@@ -101,7 +102,7 @@ def _field(kind: str, names: set[str], place: Place) -> str:
 
 
 def _about(declaration: Declaration, names: set[str]) -> Declaration:
-    """What is said about a relation, with the type that its columns are kept as."""
+    """A declaration with the storage type of its columns."""
     types = tuple(DOCUMENT if kind in names else kind for kind in declaration.types)
     return replace(declaration, types=types)
 
@@ -110,7 +111,7 @@ def _about(declaration: Declaration, names: set[str]) -> Declaration:
 
 
 def within(term: Term) -> Iterator[Variant]:
-    """The values with forms that a term makes, but not those inside them."""
+    """The outermost variant values that a term constructs."""
     if isinstance(term, Variant):
         yield term
     elif isinstance(term, Apply):
@@ -121,7 +122,7 @@ def within(term: Term) -> Iterator[Variant]:
 
 
 def check(wanted: str, have: DataType, place: Place) -> None:
-    """A field is given what it is declared to hold."""
+    """Check that a field gets its declared type."""
     if have.kind != wanted and (wanted, have.kind) != ("float", "int"):
         what = "a value of a declared type" if wanted == DOCUMENT else wanted
         raise place.error("E_TYPE", f"the field holds {what}, but this is {have.optional(False)!r}", "convert it")

@@ -1,10 +1,10 @@
-"""The stories that `everview demo` tells: money, and mentions.
+"""The demos of `everview demo`: money, and mentions.
 
 - `money`: rings of accounts, and who pays a sanctioned one within six hops, over a stream of payments;
 - `mentions`: strongly connected components in a window that slides, the demonstration of the 2013 paper.
 
-What they share: `spark`, a session that starts meanwhile and is quiet; `listening`, what several views were told;
-`pages`, a page with its data inside.
+Shared parts: `spark`, a session that starts quietly in the background; `listening`, changes of several views; `pages`,
+a page with its data inside.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(
     keep: Path | None = None,
     show: bool = True,
 ) -> Path:
-    """Tell a story on the terminal; returns the path of its page, which `show` opens where there is a display."""
+    """Run a demo on the terminal; returns the path of its page, which `show` opens if there is a display."""
     if story == "mentions":
         from everview.demo import mentions
 

@@ -1,7 +1,7 @@
-"""Listening to several views at once: what has changed in each since one last asked.
+"""Collects the changes of several views between calls.
 
-A subscriber is called for every complete time. What it is given is kept as it came and decoded when it is asked for, so
-that listening costs next to nothing inside the change that is being measured.
+A subscriber is called for every complete time. What it receives is stored as is and decoded on request, so that
+listening costs next to nothing inside the change that is being measured.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from everview.session.changes.batch import Batch
-from everview.session.reads.followed import Followed
+from everview.session.reads.subscribable import Subscribable
 
 Differences = list[tuple[tuple[Any, ...], int]]
-"""Rows with the signed number of times they came (or, below zero, went)."""
+"""Rows with the signed number of times they were inserted (or, below zero, deleted)."""
 
 
 class Listener:
-    """What a number of views, by name, have been told since the last call of `heard`.
+    """The changes of several views, by name, since the last call of `heard`.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -30,8 +30,8 @@ class Listener:
     {'all': [], 'even': []}
     """
 
-    def __init__(self, views: Mapping[str, Followed], first: Callable[[], None] = lambda: None) -> None:
-        """`first` is called whenever something is told, before anything else is done."""
+    def __init__(self, views: Mapping[str, Subscribable], first: Callable[[], None] = lambda: None) -> None:
+        """`first` is called on every change, before anything else is done."""
         self._names = list(views)
         self._first = first
         self._batches: list[tuple[str, Batch]] = []
@@ -46,7 +46,7 @@ class Listener:
         return hear
 
     def heard(self) -> dict[str, Differences]:
-        """The differences of each view since the last call, those of one row not yet added up."""
+        """The differences of each view since the last call, not consolidated."""
         batches, self._batches = self._batches, []
         found: dict[str, Differences] = {name: [] for name in self._names}
         for name, batch in batches:

@@ -1,17 +1,18 @@
-"""Expressions: from what a person writes to what machines run.
+"""Expressions: from the user-facing syntax to executable programs.
 
 In reading order:
 
-    language      what a person writes: `col.x + 1`
-    resolve       names become positions, types are told
-    nodes         the typed expressions that plans hold
-    functions     every built-in function, to the last corner
-    common_types, type_rules    which types functions accept, and what they give
+    language      the user-facing syntax: `col.x + 1`
+    resolve       name resolution and type inference
+    nodes, nesting    the typed expressions that plans hold; recursion limits for deep ones
+    functions     the specification of every built-in function
+    common_types, type_rules    argument and result types of functions
     library       more functions, in Python
-    lower, lowering, instructions    as programs of the machine in `everview.kernels.expressions.vm`
-    evaluate, texts    in Python, for what that machine cannot do
-    few, valued, bits      few rows one by one; functions of Python values; bits of ints
-    amounts, wordings      numerics, intervals, zones; values as PostgreSQL writes them
-    documents, lists, jsonpath, jsonpath_reading    JSON, arrays, structs and maps
-    variance, exact_variance    from sums
+    lower, program_builder, instructions  compilation for the VM in `everview.kernels.expressions.vm`
+    evaluate, string_functions  evaluation in Python, for what the VM cannot do
+    row_interpreter, bits       small batches row by row; bits of ints
+    python_functions, python_function_types     functions of Python values, and their types
+    numeric_functions, text_conversion  numerics, intervals, zones; values in PostgreSQL's text format
+    json_functions, array_functions, jsonpath, jsonpath_parser   JSON, arrays, structs and maps
+    variance, exact_variance    computed from sums
 """

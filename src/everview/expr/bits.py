@@ -1,4 +1,4 @@
-"""Functions of the bits of ints, over columns of codes (an int is its own code)."""
+"""Bitwise functions of ints, over columns of codes (an int is its own code)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from everview.kernels.expressions.scalars import ERROR_DOMAIN
 
 Words = npt.NDArray[np.int64]
 Bits = Callable[[list[Words]], tuple[Words, Words]]
-"""Columns of the arguments to a column of results and one of errors."""
+"""From columns of the arguments to a column of results and one of errors."""
 
 
 def _plain(function: Callable[..., Words]) -> Bits:
@@ -41,4 +41,4 @@ BITS: dict[str, Bits] = {
     "bshr": _shift(np.right_shift),
     "bshru": _shift(_shift_unsigned),
 }
-"""What each function does."""
+"""The bitwise functions."""

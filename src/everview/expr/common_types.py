@@ -1,6 +1,6 @@
-"""Kinds of types, and the one type that values of several types can be compared as.
+"""Groups of types, and the common type in which values of several types can be compared.
 
-What is said of types here holds for all languages; which types a function accepts is said in `type_rules`.
+These rules hold for all languages; `type_rules` defines which types each function accepts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from everview.types import (
 )
 
 MAX_SCALE = 18
-"""Digits a decimal can have in all."""
+"""Maximum number of digits of a decimal."""
 
 NUMBERS = frozenset({"int", "float", "decimal"})
 EXACT = frozenset({"int", "decimal", "numeric"})
-"""Kinds of numbers that are exact."""
+"""Kinds of exact numbers."""
 
 ORDERED = frozenset(
     {"int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal", "timestamptz", "time", "enum", "char"}
@@ -38,7 +38,7 @@ DATE_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "seco
 
 Types = tuple[DataType, ...]
 Rule = Callable[[Types], tuple[Types, DataType]]
-"""Types of the arguments given -> types the function wants them cast to, and the type of its result."""
+"""From the types of the arguments to the types they are cast to, and the type of the result."""
 
 
 class NoMatch(Exception):
@@ -46,7 +46,7 @@ class NoMatch(Exception):
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
-    """The one type that values of all these types can be compared as, or None. Nullable if any is.
+    """The common type in which values of all these types can be compared, or None. Nullable if any of them is.
 
     >>> from everview.types import INT
     >>> common_type([INT, FLOAT.optional()])
@@ -98,7 +98,7 @@ def _wider(a: DataType, b: DataType) -> DataType | None:
 
 
 def _wider_inside(a: DataType, b: DataType, nullable: bool) -> DataType | None:
-    """The same for types that are made of others."""
+    """The same for compound types."""
     if a.kind != b.kind or len(a.items) != len(b.items):
         return None
     if a.kind == "enum":

@@ -1,15 +1,16 @@
-"""Expressions in Python, over whole columns of codes: for everything the compiled machine cannot do.
+"""Evaluates expressions in Python over whole columns of codes: everything that the VM cannot do.
 
-`evaluate` takes an expression apart along what can be compiled. A sub-expression the machine knows runs there in one
-piece. Of the rest,
+`evaluate` splits an expression by what can be compiled. A sub-expression that the VM supports runs there as a whole. Of
+the rest,
 
-- a function of texts is computed on the *distinct* codes of its column and spread out again (`everview.expr.texts`);
-- a user's function gets Python values row by row, or Arrow arrays if it is vectorised;
-- an ordinary function of such things gets them as columns of a one-instruction program;
-- `case`, `and`, `or`, `coalesce` evaluate their parts only for the rows that ask, so a user's function is never called,
-  and an error never counts, in a branch not taken.
+- a function of texts is computed on the *distinct* codes of its column, then expanded again
+(`everview.expr.string_functions`);
+- a user function gets Python values row by row, or Arrow arrays if it is vectorised;
+- an ordinary function of such values gets them as columns of a one-instruction program;
+- `case`, `and`, `or`, `coalesce` evaluate their parts only for the rows that need them, so in a branch not taken a
+  user function is never called and an error never counts.
 
-A failed row gets an error code and rubbish for a value; functions in Python never see rows that have failed.
+A failed row gets an error code and an undefined value; Python functions never see rows that have failed.
 """
 
 from __future__ import annotations
@@ -26,20 +27,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everview.cancellation import poll
 from everview.codes import Interner, encode_value
 from everview.codes.arrays import decode_arrow, decode_list, encode_column, floats_to_codes
 from everview.codes.interner import item_tag
 from everview.codes.scalars import article
 from everview.codes.values import decoder, encoder
 from everview.errors import InputError, StoreError, UdfError
-from everview.expr import valued
+from everview.expr import python_functions
 from everview.expr.bits import BITS
 from everview.expr.library import LIBRARY
-from everview.expr.library.routines import Routine
+from everview.expr.library.signatures import Routine
 from everview.expr.lower import lower
-from everview.expr.lowering import Program
+from everview.expr.nesting import room_for
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
-from everview.expr.texts import ARRAYS, CASTS, ERROR_MORE_ROWS, VALUES, RowFailure
+from everview.expr.program_builder import Program
+from everview.expr.string_functions import ARRAYS, CASTS, ERROR_MORE_ROWS, VALUES, RowFailure
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import (
     ERROR_CAST,
@@ -48,7 +51,6 @@ from everview.kernels.expressions.scalars import (
     ERROR_NODES,
     ERROR_OVERFLOW,
 )
-from everview.stopping import poll
 from everview.types import INTERNED, NULL, DataType
 
 Words = npt.NDArray[np.int64]
@@ -61,7 +63,7 @@ ERRORS: dict[int, str] = {
     ERROR_MORE_ROWS: "a subquery in the place of a value has more than one row",
     ERROR_NODES: "the provenance expression has more nodes than its budget",
 }
-"""What the error codes of rows mean."""
+"""The meanings of the error codes of rows."""
 
 
 class Evaluated(NamedTuple):
@@ -73,7 +75,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(exprs: tuple[Expr, ...], predicate: Expr | None, columns: Words, interner: Interner) -> Evaluated:
-    """The values of `exprs` for the rows `predicate` keeps; a row that fails is not kept and has an error code.
+    """Evaluate `exprs` for the rows that `predicate` keeps; a row that fails is not kept and has an error code.
 
     >>> from everview.types import STR
     >>> interner = Interner()
@@ -84,10 +86,11 @@ def evaluate(exprs: tuple[Expr, ...], predicate: Expr | None, columns: Words, in
     """
     run = _Evaluation(columns, interner)
     rows = np.arange(columns.shape[1])
-    if predicate is not None:
-        keep = run.value(predicate, rows)
-        rows = rows[(keep == 1) & (run.errors == 0)]
-    results = [run.value(e, rows) for e in exprs]
+    with room_for(exprs if predicate is None else (*exprs, predicate)):
+        if predicate is not None:
+            keep = run.value(predicate, rows)
+            rows = rows[(keep == 1) & (run.errors == 0)]
+        results = [run.value(e, rows) for e in exprs]
     good = run.errors[rows] == 0
     codes = np.empty((len(exprs), int(good.sum())), dtype=np.int64)
     for k, result in enumerate(results):
@@ -99,8 +102,8 @@ _programs: WeakKeyDictionary[Interner, dict[tuple[Expr, int], Program | None]] =
 
 
 def program_of(expr: Expr, ncols: int, interner: Interner) -> Program | None:
-    """The program of one expression, made once. An expression keeps the last it had: to find it among all, it would
-    have to be compared with one that is equal.
+    """The program of one expression, compiled once. It is cached in the expression: a shared cache would have to
+    compare equal expressions.
     """
     last: tuple[ref[Interner], int, Program | None] | None = expr.__dict__.get(_LAST)
     if last is not None and last[0]() is interner and last[1] == ncols:
@@ -129,7 +132,7 @@ class _Evaluation:
         self.errors = np.zeros(columns.shape[1], dtype=np.int64)
         self._known: dict[tuple[Expr, int], tuple[Words, Words]] = {}
         self._of_all: dict[Expr, Words] = {}
-        """of expressions that were computed for all rows: in `f(x) = 1 OR f(x) = 2` the second f(x) is known"""
+        """values computed for all rows: in `f(x) = 1 OR f(x) = 2` the second f(x) is reused"""
 
     def value(self, expr: Expr, rows: Words) -> Words:
         """The codes of the expression for some rows (given by number)."""
@@ -167,7 +170,7 @@ class _Evaluation:
             return _LAZY[expr.op](self, expr, rows)
         if expr.op in BITS:
             return self._strictly(expr, rows, BITS[expr.op])
-        make = valued.maker(expr)
+        make = python_functions.maker(expr)
         if make is not None:
             return self._valued(expr, make, rows)
         if expr.op in _TUPLES:
@@ -181,10 +184,10 @@ class _Evaluation:
         return self._strict(expr, rows)
 
     def fail(self, rows: Words, codes: Words | int) -> None:
-        """These rows failed (those that had failed before keep their error)."""
+        """Mark rows as failed (earlier errors are kept)."""
         self.errors[rows] = np.where(self.errors[rows] == 0, codes, self.errors[rows])
 
-    # ---- on the machine
+    # ---- on the VM
 
     def _evaluate(self, program: Program, columns: Words, rows: Words) -> Words:
         fails = program.error >= 0
@@ -197,10 +200,10 @@ class _Evaluation:
         return result
 
     def _strict(self, expr: Call, rows: Words) -> Words:
-        """A function the machine has, of arguments it has not: they become its columns."""
+        """A function that the VM supports, of arguments that it does not: they become its columns."""
         columns = np.array([self.value(a, rows) for a in expr.args], dtype=np.int64).reshape(len(expr.args), rows.size)
         plain: Call | None = expr.__dict__.get(_PLAIN)
-        if plain is None:  # every expression keeps its own: one that is made anew has to be compared with others
+        if plain is None:  # cached per expression: a new one has to be compared with others
             args = tuple(a if isinstance(a, Literal) else ColumnRef(a.type, i) for i, a in enumerate(expr.args))
             plain = expr.__dict__[_PLAIN] = replace(expr, args=args)
         program = program_of(plain, len(expr.args), self.interner)
@@ -210,12 +213,12 @@ class _Evaluation:
 
     # ---- value by value
 
-    def _valued(self, expr: Call, make: valued.Maker, rows: Words) -> Words:
-        """A function of Python values, called once for equal arguments."""
+    def _valued(self, expr: Call, make: python_functions.Maker, rows: Words) -> Words:
+        """A function of Python values, called once per distinct combination of arguments."""
         inner = [compared(expr, a) for a in expr.args]
         args = [self.value(a, rows) for a in inner]
         good = self.errors[rows] == 0
-        if expr.op not in valued.SEES_NULLS:
+        if expr.op not in python_functions.SEES_NULLS:
             for codes in args:
                 good &= codes != NULL
         result = np.full(rows.size, NULL, dtype=np.int64)
@@ -232,7 +235,7 @@ class _Evaluation:
         return self._strictly(expr, rows, lambda codes: self._spread(expr, codes, function))
 
     def _strictly(self, expr: Call, rows: Words, function: Callable[[list[Words]], tuple[Words, Words]]) -> Words:
-        """Apply a function of codes to the rows that have not failed and hold no NULL; it gives codes and errors."""
+        """Apply a function of codes to the rows that have not failed and hold no NULL; it returns codes and errors."""
         args = [self.value(a, rows) for a in expr.args]
         good = self.errors[rows] == 0
         result = np.full(rows.size, NULL, dtype=np.int64)
@@ -260,7 +263,7 @@ class _Evaluation:
         return result[back], errors[back]
 
     def _routine(self, expr: Call, routine: Routine, rows: Words) -> Words:
-        """A function of the library: of the rows that have not failed and, unless it takes NULL, hold none."""
+        """A library function, for the rows that have not failed and, unless it accepts NULL, hold none."""
         args = [self.value(a, rows) for a in expr.args]
         good = self.errors[rows] == 0
         for arg, codes in zip(expr.args, args, strict=True):
@@ -319,7 +322,7 @@ class _Evaluation:
         return result
 
     def attempt(self, expr: Call, rows: Words) -> Words:
-        """NULL for rows whose cast fails. It is computed apart: where it stands by itself, its failures count."""
+        """NULL for rows whose cast fails. It is computed separately: elsewhere its failures would count."""
         cast, source = expr.args
         self.value(source, rows)
         apart = _Evaluation(self.columns, self.interner)
@@ -378,8 +381,8 @@ _TUPLES: dict[str, Callable[[_Evaluation, Call, Words], Words]] = {
 
 
 def compared(expr: Call, arg: Expr) -> Expr:
-    """What is decoded to be compared: a number that is cast to be compared with one of another kind has the same value
-    without, and is not packed and kept as a numeric only to be unpacked.
+    """The operands to decode for a comparison. A number cast only for comparison with another kind has the same value
+    without the cast, which saves packing it as a numeric.
     """
     plain = expr.op in _COMPARISONS and isinstance(arg, Call) and arg.op == "cast_numeric"
     return arg.args[0] if plain and arg.args[0].type.kind in ("int", "decimal") else arg  # type: ignore[attr-defined]
@@ -389,9 +392,9 @@ _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 
 def _by_values(
-    expr: Call, make: valued.Maker, args: Sequence[Expr], codes: list[Words], interner: Interner
+    expr: Call, make: python_functions.Maker, args: Sequence[Expr], codes: list[Words], interner: Interner
 ) -> tuple[Words, Words]:
-    """Codes and errors of a function, computed once for each combination of arguments."""
+    """Codes and errors of a function, computed once per distinct combination of arguments."""
     count = len(codes[0]) if codes else 1
     out, errors = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     function = made_of(expr, make)
@@ -405,8 +408,8 @@ def _by_values(
     return out, errors
 
 
-def made_of(expr: Call, make: valued.Maker) -> Callable[..., Any]:
-    """The function of a call; where there is none for these types, one that fails every row."""
+def made_of(expr: Call, make: python_functions.Maker) -> Callable[..., Any]:
+    """The function of a call; if there is none for these types, one that fails every row."""
     try:
         return make(expr)
     except RowFailure as failure:
@@ -523,7 +526,7 @@ _FILLER: dict[str, Any] = {"str": "", "bytes": b"", "float": 0.0, "bool": False}
 def _map_values(
     function: Callable[..., Any], target: DataType, lists: list[list[Any]], interner: Interner
 ) -> tuple[Words, Words]:
-    """A function of single values over lists of them."""
+    """Apply a function of single values to lists of them."""
     results: list[Any] = []
     errors = np.zeros(len(lists[0]), dtype=np.int64)
     for i, values in enumerate(zip(*lists, strict=True)):
@@ -536,7 +539,7 @@ def _map_values(
 
 
 def _codes(values: pa.Array | list[Any], target: DataType, interner: Interner) -> Words:
-    """Codes of results of text functions (see `everview.expr.texts` for what is a code already)."""
+    """Codes of results of text functions (see `everview.expr.string_functions` for which results are codes already)."""
     if target.kind in {"str", "bytes"}:
         return interner.encode(values, target.kind)
     if isinstance(values, list):
@@ -560,7 +563,7 @@ def _call_rows(expr: Udf, codes: list[Words], count: int, interner: Interner) ->
         poll()
         try:
             results.append(expr.function(*row))
-        except StoreError:  # it was not called: nobody has given it
+        except StoreError:  # it was not called: the function was not supplied
             raise
         except Exception as error:
             _raise(expr, row, f"raised {type(error).__name__}: {error}", error)

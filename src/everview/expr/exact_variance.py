@@ -1,16 +1,16 @@
-"""Variance and standard deviation of decimals and numerics: exact sums, and PostgreSQL's digits in the result.
+"""Variance and standard deviation of decimals and numerics: exact sums, and PostgreSQL's number of digits.
 
-The engine sums 64-bit ints. A decimal's code has up to 18 digits, and its square 36. So the code is cut into limbs of
-five digits, and the sums of the limbs' products are kept: the square is
+The engine sums 64-bit ints. A decimal's code has up to 18 digits, and its square 36. The code is therefore split into
+limbs of five digits, and the sums of the limbs' products are maintained; the square is
 
     c = l0 + l1 * 10**5 + l2 * 10**10 + l3 * 10**15
     c * c = l0*l0 + 2*l0*l1 * 10**5 + (2*l0*l2 + l1*l1) * 10**10 + ... + l3*l3 * 10**30
 
-Each coefficient is below 4 * 10**10, so a sum of 200 million of them fits. The limbs are compiled arithmetic. A
-numeric is squared in Python, value by value, and its square is summed as other numerics are (`everview.sql.select`).
+Each coefficient is below 4 * 10**10, so a sum of 200 million of them fits. The limbs are compiled arithmetic. A numeric
+is squared in Python, value by value, and its square is summed like other numerics (`everview.sql.select`).
 
-What is left to do for a group that changed is PostgreSQL's formula (numeric.c): (n Σx² - (Σx)²) / (n (n - 1)), rounded
-once, to as many digits as a quotient has there.
+For a changed group the rest is PostgreSQL's formula (numeric.c): (n Σx² - (Σx)²) / (n (n - 1)), rounded once, to as
+many digits as a quotient has there.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fractions import Fraction
 from typing import Any
 
 from everview.codes import packed
-from everview.expr.amounts import quotient_scale
 from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
+from everview.expr.numeric_functions import quotient_scale
 from everview.types import INT, DataType
 
 Moment = Callable[..., Decimal | None]
@@ -34,7 +34,7 @@ _LIMBS = 4
 
 
 def squares(x: Expr) -> list[Expr]:
-    """The coefficients of a decimal's square, lowest first, as ints to sum up.
+    """The coefficients of a decimal's square, lowest first, as ints to be summed.
 
     >>> from everview.expr.nodes import ColumnRef
     >>> from everview.types import decimal
@@ -59,7 +59,7 @@ def _times(a: Expr, b: Expr, factor: int) -> Expr:
 
 
 def _limb(x: Expr, at: int) -> Expr:
-    """Five digits of a decimal's code; the uppermost limb has its sign, as rounding down leaves it."""
+    """Five digits of a decimal's code; the uppermost limb has its sign, by rounding down."""
     scale = x.type.scale
     if at < _LIMBS - 1:
         x = call("mod", x, _code(_LIMB ** (at + 1), scale))
@@ -67,12 +67,12 @@ def _limb(x: Expr, at: int) -> Expr:
 
 
 def _code(code: int, scale: int) -> Literal:
-    """The decimal that has a code."""
+    """The decimal with a code."""
     return Literal(DataType("decimal", scale=scale), Decimal(code).scaleb(-scale))
 
 
 def sum_of_squares(scale: int, *sums: int) -> Decimal:
-    """Σx² from the sums of the coefficients of decimals with so many digits after the point.
+    """Σx² from the sums of the coefficients of decimals of a scale.
 
     >>> sum_of_squares(1, 225, 0, 0, 0, 0, 0, 0)
     Decimal('2.25')
@@ -87,7 +87,7 @@ def of_decimals(moment: Moment) -> Moment:
 
 
 def _quotient(n: int, total: Decimal, squared: Decimal, parts: int) -> tuple[Fraction, int] | None:
-    """(n Σx² - (Σx)²) / parts, and the digits after the point that it is rounded to; None if it is zero."""
+    """(n Σx² - (Σx)²) / parts, and its number of digits after the point; None if it is zero."""
     rest = n * Fraction(squared) - Fraction(total) ** 2
     if rest <= 0:
         return None
@@ -111,7 +111,7 @@ def _variance(n: int, total: Any, squared: Any, parts: int) -> Decimal | None:
 
 
 def _deviation(n: int, total: Any, squared: Any, parts: int) -> Decimal | None:
-    """The root of the rounded variance, rounded to as many digits, as PostgreSQL does."""
+    """The root of the rounded variance, rounded to as many digits, as in PostgreSQL."""
     variance = _variance(n, total, squared, parts)
     if variance is None or not variance:
         return variance
@@ -122,7 +122,7 @@ def _deviation(n: int, total: Any, squared: Any, parts: int) -> Decimal | None:
 
 
 def var_samp(n: int, total: Any, squared: Any) -> Decimal | None:
-    """The variance of a sample; of fewer than two values NULL.
+    """The sample variance; NULL for fewer than two values.
 
     >>> var_samp(3, Decimal("8.0"), Decimal("24.50"))
     Decimal('1.5833333333333333')
@@ -131,17 +131,17 @@ def var_samp(n: int, total: Any, squared: Any) -> Decimal | None:
 
 
 def var_pop(n: int, total: Any, squared: Any) -> Decimal | None:
-    """The variance of all there is."""
+    """The population variance."""
     return _variance(n, total, squared, n * n)
 
 
 def stddev_samp(n: int, total: Any, squared: Any) -> Decimal | None:
-    """The standard deviation of a sample."""
+    """The sample standard deviation."""
     return _deviation(n, total, squared, n * (n - 1))
 
 
 def stddev_pop(n: int, total: Any, squared: Any) -> Decimal | None:
-    """The standard deviation of all there is."""
+    """The population standard deviation."""
     return _deviation(n, total, squared, n * n)
 
 

@@ -1,28 +1,27 @@
-"""The built-in functions: names, types, and what they mean to the last corner.
+"""The built-in functions: names, types, and exact semantics.
 
-`FUNCTIONS[op]` describes every `op` that may stand in a `Call`. This page is the contract between the languages that
-make calls (Python, SQL, Datalog), the machines that run them (`everview.kernels.expressions.vm`,
-`everview.expr.evaluate`) and the oracle in the tests, so it is written to be implemented from. `call(op, *args)` is the
-one way to make a `Call`: it checks the types, makes every implicit conversion an explicit cast, and infers the result's
-type.
+`FUNCTIONS[op]` describes every `op` of a `Call`. This page is the contract between the languages that make calls
+(Python, SQL, Datalog), the implementations that run them (`everview.kernels.expressions.vm`, `everview.expr.evaluate`)
+and the oracle in the tests, so it is precise enough to implement from. `call(op, *args)` is the only way to make a
+`Call`: it checks the types, makes every implicit conversion an explicit cast, and infers the result's type.
 
 Types
-    After `call`, arguments have exactly the kinds the function wants: both sides of `add`, of a comparison, all
-    branches of `case` have one kind (and one decimal scale), with casts put in where they were mixed. Mixing goes
-    int -> float, int -> decimal, decimal -> float, date -> timestamp, and nothing else; bool is not a number here
+    After `call`, arguments have exactly the kinds the function takes: both sides of `add`, of a comparison, all
+    branches of `case` have one kind (and one decimal scale), with casts inserted where they were mixed: only
+    int -> float, int -> decimal, decimal -> float, date -> timestamp. bool is not a number here
     (cast it). A NULL literal takes any type. Casts name their target in `Call.type` (the scale of `cast_decimal` is
     `Call.type.scale`).
 
 NULL
     Unless said otherwise a function of NULL is NULL ("propagate"), and the result is nullable if an argument is.
-    The others: `and or` are three-valued (false and NULL = false, true or NULL = true); `is_null is_not_null` give
+    Exceptions: `and or` are three-valued (false and NULL = false, true or NULL = true); `is_null is_not_null` are
     true or false; `coalesce(a, ...)` = `if_null(a, b)` is the first that is not NULL; `nullif(a, b)` is NULL if a =
-    b, else a; `case(c1, v1, ..., else)` takes the first condition that is true (NULL is not); `greatest least` pass
-    over NULLs and are NULL only if all are; `hash` and `tuple_make` take NULL as a value like any other.
+    b, else a; `case(c1, v1, ..., else)` takes the first condition that is true (NULL is not); `greatest least` skip
+    NULLs and are NULL only if all are; `hash` and `tuple_make` treat NULL as an ordinary value.
 
 Row errors
-    A function that cannot give a value fails for that row: the row becomes an error in the view and heals when its
-    input is deleted. `Function.fails` says which can. Evaluation is lazy where it matters: an error in a branch of
+    A function without a result fails for that row: the row becomes an error in the view until its
+    input is deleted. `Function.fails`: whether it can. Evaluation is lazy where it matters: an error in a branch of
     `case` not taken, in `coalesce`/`if_null` after the first value, right of a false `and` or of a true `or`, does
     not count. A failing argument fails the function whatever the others are, NULL or not. Kinds of failure:
     division by zero, overflow (out of 64 bits, decimal over 18 digits, dates out of years 1 to 9999, or a nullable
@@ -32,7 +31,9 @@ Row errors
 Numbers
     int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity (Python's
     rule: the remainder has the divisor's sign), for floats too (IEEE floor of a / b, and Python's `%`). Any division
-    by zero fails, floats included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail. decimal(s)
+    by zero fails, floats included. So does float arithmetic (`add sub mul div exp pow`) whose result is out of range:
+    infinite though its arguments are finite, or zero though a product, quotient or power is not (PostgreSQL's rule).
+    Arguments that are inf or NaN give what IEEE says. decimal(s)
     is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul` adds
     scales (a total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative to
     a broken power fail. `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil round`
@@ -103,8 +104,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everview.errors import PlanError, did_you_mean
+from everview.expr import nesting, python_function_types
 from everview.expr import type_rules as rules
-from everview.expr import typed
 from everview.expr.common_types import DATE_UNITS, NoMatch, Rule, common_type
 from everview.expr.nodes import Call, Expr, Literal
 from everview.types import (
@@ -164,7 +165,7 @@ def _table() -> dict[str, Function]:
     add("abs", "a without its sign", rules.number, 1, fails=True)
     add("pow", "a to the power b, as float", rules.to_float, 2, fails=True)
     add("sqrt", "square root", rules.to_float, 1, fails=True)
-    add("exp", "e to the power a", rules.to_float, 1)
+    add("exp", "e to the power a", rules.to_float, 1, fails=True)
     add("ln", "natural logarithm", rules.to_float, 1, fails=True)
     add("log2", "logarithm to base 2", rules.to_float, 1, fails=True)
     add("log10", "logarithm to base 10", rules.to_float, 1, fails=True)
@@ -252,9 +253,9 @@ def _table() -> dict[str, Function]:
     add("hash", "a stable 64-bit hash", rules.anything_to(INT), 1, None, custom=True)
     add("tuple_make", "the values as one tuple", rules.tuple_make, 1, None, custom=True)
     add("tuple_get", "item b of the tuple a, from 0", rules.tuple_get, 2, literals=(1,))
-    for kind in typed.NEW:
+    for kind in python_function_types.NEW:
         add(f"cast_{kind}", f"as {kind}", rules.cast(DataType(kind), kind), 1, fails=True)
-    typed.add_all(add, common_type, rules.need)
+    python_function_types.add_all(add, common_type, rules.need)
     return found
 
 
@@ -262,7 +263,7 @@ FUNCTIONS: dict[str, Function] = _table()
 """Every built-in function by name."""
 
 LIBRARY: dict[str, Function] = {}
-"""The functions of `everview.expr.library`, which puts them here."""
+"""The functions of `everview.expr.library`, which registers them here."""
 
 
 INTERNAL: dict[str, Function] = {
@@ -273,19 +274,22 @@ INTERNAL: dict[str, Function] = {
         ("provenance_checked", "the expression, unless it has too many nodes", 1, True),
     )
 }
-"""Functions that plans have and nobody can call by name (`everview.plan.provenance`)."""
+"""Functions used only inside plans, which cannot be called by name (`everview.plan.provenance`)."""
 
 
 def known(op: str) -> Function | None:
-    """The function of that name, built in, of the library, or of plans alone."""
+    """The function of that name: built in, of the library, or internal."""
     return FUNCTIONS.get(op) or LIBRARY.get(op) or INTERNAL.get(op)
 
 
 # ------------------------------------------------------------------------------------ making calls
 
 
-MOST_DEPTH = 220
-"""Calls inside calls."""
+MOST_DEPTH = 4_400
+"""Maximum nesting depth of calls. An operator of SQL takes up to four levels: a division is a CASE of two quotients."""
+
+MOST_DEPTH_ALONE = 220
+"""The same outside of SQL, where the recursion limit is Python's default."""
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
@@ -317,8 +321,9 @@ def call(op: str, *args: Expr) -> Expr:
         result = _tuple_item(args)
     elif op == "struct_get":
         result = _struct_item(args)
-    if max((a.depth for a in args), default=0) >= MOST_DEPTH:
-        raise PlanError("E_DEPTH", f"an expression is nested more than {MOST_DEPTH} levels deep", DEPTH_HINT)
+    most = MOST_DEPTH if nesting.has_room() else MOST_DEPTH_ALONE
+    if max((a.depth for a in args), default=0) >= most:
+        raise PlanError("E_DEPTH", f"an expression is nested more than {most} levels deep", DEPTH_HINT)
     if result.kind == "decimal" and op not in CHOICES:
         result = replace(result, width=0)
     cast_args = tuple(a if _is_same_number(a.type, w) else cast(a, w) for a, w in zip(args, wanted, strict=True))
@@ -326,16 +331,16 @@ def call(op: str, *args: Expr) -> Expr:
 
 
 CHOICES = frozenset({"case", "coalesce", "if_null", "nullif", "greatest", "least", "tuple_get", "struct_get"})
-"""Functions that give one of the values they are given, with its digits."""
+"""Functions that return one of their arguments, with its digits."""
 
 
 def _is_same_number(given: DataType, wanted: DataType) -> bool:
-    """Whether a decimal is meant that need not have as few digits: it is the same code."""
+    """Whether a decimal can keep more digits than its type: the code is the same."""
     return given.kind == wanted.kind == "decimal" and given.scale == wanted.scale and not wanted.width
 
 
 def cast(expr: Expr, target: DataType) -> Expr:
-    """The expression as the target's kind and scale; its own nullability stays. Nothing is done if it has them already.
+    """Cast an expression to the target's kind and scale, keeping its nullability. A no-op if it has them already.
 
     >>> cast(Literal(INT, 3), FLOAT)
     Literal(type=float, value=3.0)
@@ -344,13 +349,15 @@ def cast(expr: Expr, target: DataType) -> Expr:
     result = target.optional(source.nullable)
     if isinstance(expr, Literal) and expr.value is None:
         return Literal(target.optional(), None)
-    if source.kind == target.kind == "tuple" or typed.bare(source) == typed.bare(target):
+    if source.kind == target.kind == "tuple" or python_function_types.bare(source) == python_function_types.bare(
+        target
+    ):
         return expr  # tuples of one kind differ at most in the nullability of items
     function = FUNCTIONS.get(f"cast_{target.kind}")
     try:
         rules.need(function is not None)
         assert function is not None
-        allowed = typed.castable(source, target)
+        allowed = python_function_types.castable(source, target)
         if allowed is None:
             function.rule((source,))
         else:
@@ -411,7 +418,7 @@ def _check_literals(function: Function, args: Sequence[Expr]) -> None:
 
 
 def check_pattern(pattern: str) -> None:
-    """The one who reads patterns in the end says now what is wrong with this one."""
+    """Refuse an invalid pattern early, with the error of the engine that will run it."""
     try:
         pc.match_substring_regex(pa.scalar(""), pattern=pattern)
     except pa.ArrowInvalid as error:
@@ -431,7 +438,7 @@ def _check_date_unit(args: Sequence[Expr]) -> None:
 
 
 def _give_nulls_a_type(function: Function, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """A bare NULL takes the type its place asks for: tried as each kind until the rule agrees."""
+    """Give a bare NULL the type its position requires: each kind is tried until the rule accepts."""
     places = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.value is None]
     if not places:
         return args
@@ -476,7 +483,7 @@ def _tuple_item(args: Sequence[Expr]) -> DataType:
 
 
 def _fold(op: str, result: DataType, args: tuple[Expr, ...]) -> Expr:
-    """Only what is certain and worth it: a sign in front of a number, casts of NULL (done in `cast`)."""
+    """Fold only what is certain and worthwhile: the sign of a number, casts of NULL (done in `cast`)."""
     if op == "neg" and isinstance(args[0], Literal) and args[0].value is not None and result.kind != "interval":
         value = args[0].value
         if value and not (isinstance(value, float) and math.isnan(value)) and value != -(2**63):

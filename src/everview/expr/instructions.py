@@ -1,13 +1,13 @@
-"""What each function of expressions becomes: instructions of the machine in `everview.kernels.expressions.vm`.
+"""Code generation: the VM instructions (`everview.kernels.expressions.vm`) of each function.
 
-A handler gets the call and the context (the rows that ask for it), makes the code for its arguments, then its own, and
-gives the register with the result. `HANDLERS` lists them; a function that is not there needs Python.
+A handler receives the call and the context (the rows that need it), generates the code for its arguments, then its own,
+and returns the register with the result. `HANDLERS` lists them; a function that is not there needs Python.
 """
 
 from __future__ import annotations
 
-from everview.expr.lowering import Context, Handler, KernelCall, Lowering, NeedsPython, Operand, Register
 from everview.expr.nodes import Call, Expr
+from everview.expr.program_builder import Context, Handler, KernelCall, Lowering, NeedsPython, Operand, Register
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import DAY_MICROS, HOUR_MICROS, MINUS_ZERO, MINUTE_MICROS, SECOND_MICROS
 from everview.types import INT, INTERNED, NULL, DataType
@@ -25,16 +25,14 @@ def _power(scale: int) -> int:
     return int(10**scale)
 
 
-def _arithmetic(whole: int, floating: int, *, floating_fails: bool = False, fits: bool = False) -> Handler:
+def _arithmetic(whole: int, floating: int, *, fits: bool = False) -> Handler:
     """A function of two numbers of one kind; a decimal result must fit 18 digits unless it always does (`fits`)."""
 
     def handler(lowering: Lowering, call: Call, where: Context) -> Register:
         a, b = (lowering.value(x, where) for x in call.args)
         checked = _nullable(call)
         if _kind(call) == "float":
-            if floating_fails:
-                return lowering.emit_partial(floating, a, b, where, checked=checked)
-            return lowering.emit(floating, a, b, checked=checked)
+            return lowering.emit_partial(floating, a, b, where, checked=checked)
         result = lowering.emit_partial(whole, a, b, where, checked=checked)
         if call.type.kind == "decimal" and not fits:
             result = lowering.emit_partial(vm.CHECK_DECIMAL, result, 0, where, checked=checked)
@@ -43,15 +41,13 @@ def _arithmetic(whole: int, floating: int, *, floating_fails: bool = False, fits
     return handler
 
 
-def _float_function(op: int, *, fails: bool = True) -> Handler:
+def _float_function(op: int) -> Handler:
     """A function of one or two floats."""
 
     def handler(lowering: Lowering, call: Call, where: Context) -> Register:
         operands: list[Operand] = [lowering.value(x, where) for x in call.args]
         a, b = (*operands, 0)[:2]
-        if fails:
-            return lowering.emit_partial(op, a, b, where, checked=_nullable(call))
-        return lowering.emit(op, a, b, checked=_nullable(call))
+        return lowering.emit_partial(op, a, b, where, checked=_nullable(call))
 
     return handler
 
@@ -104,7 +100,7 @@ def _round(lowering: Lowering, call: Call, where: Context) -> Register:
 
 
 def _decimal(lowering: Lowering, register: Register, checked: bool, where: Context) -> Register:
-    """The decimal, if it has no more than 18 digits."""
+    """The decimal, checked to have at most 18 digits."""
     return lowering.emit_partial(vm.CHECK_DECIMAL, register, 0, where, checked=checked)
 
 
@@ -137,7 +133,7 @@ def _extreme(op: int) -> Handler:
 
 
 def _better(lowering: Lowering, op: int, best: Register, other: Register, zero: int) -> Register:
-    """The larger or smaller of two that cannot be NULL; the first of equals."""
+    """The larger or smaller of two values that cannot be NULL; the first of equals."""
     a, b = (best, other) if zero == 0 else (lowering.emit(vm.NORMAL, best), lowering.emit(vm.NORMAL, other))
     return lowering.emit(vm.SELECT, lowering.emit(vm.LT, *((a, b) if op == vm.GREATEST else (b, a))), other, best)
 
@@ -253,7 +249,7 @@ def _cast_timestamp(lowering: Lowering, call: Call, where: Context) -> Register:
 
 
 def _cast_decimal(lowering: Lowering, call: Call, where: Context) -> Register:
-    """A decimal, if it has no more digits than its type."""
+    """A decimal, checked to have no more digits than its type."""
     found, source, width = _scaled(lowering, call, where), call.args[0].type, call.type.width
     fits = source.kind == "decimal" and source.scale == call.type.scale and 0 < source.width <= width
     if not width or fits:
@@ -378,14 +374,14 @@ HANDLERS: dict[str, Handler] = {
     "add": _arithmetic(vm.ADD, vm.FADD),
     "sub": _arithmetic(vm.SUB, vm.FSUB),
     "mul": _arithmetic(vm.MUL, vm.FMUL),
-    "floordiv": _arithmetic(vm.FLOORDIV, vm.FFLOORDIV, floating_fails=True),
-    "mod": _arithmetic(vm.MOD, vm.FMOD, floating_fails=True, fits=True),
+    "floordiv": _arithmetic(vm.FLOORDIV, vm.FFLOORDIV),
+    "mod": _arithmetic(vm.MOD, vm.FMOD, fits=True),
     "div": _float_function(vm.FDIV),
     "neg": _sign_change(vm.NEG, vm.FNEG),
     "abs": _sign_change(vm.ABS, vm.FABS),
     "pow": _float_function(vm.POW),
     "sqrt": _float_function(vm.SQRT),
-    "exp": _float_function(vm.EXP, fails=False),
+    "exp": _float_function(vm.EXP),
     "ln": _float_function(vm.LN),
     "log2": _float_function(vm.LOG2),
     "log10": _float_function(vm.LOG10),

@@ -1,17 +1,17 @@
-"""SQL/JSON paths, as PostgreSQL's jsonpath has them: `$.items[*] ? (@.price > 10).name`.
+"""SQL/JSON paths, as in PostgreSQL's jsonpath: `$.items[*] ? (@.price > 10).name`.
 
-A path is made of steps, which are run over values; each step takes a list of items and
-gives one. Conditions are three-valued: what cannot be compared is unknown (None), and a filter keeps what is true.
+A path is compiled into steps, each of which maps a list of items to a list. Conditions are three-valued: what cannot be
+compared is unknown (None), and a filter keeps what is true.
 
-In *lax* mode, the default, arrays are unwrapped where a member is asked for, a filter stands or values are compared,
-what is no array is one of a single item, and what is not there is nothing. In *strict* mode all of these are errors
-(`PathError`); an error inside a condition makes it unknown.
+In *lax* mode, the default, arrays are unwrapped by member access, filters and comparisons, a non-array is treated as an
+array of one item, and a missing item is skipped. In *strict* mode all of these are errors (`PathError`); an error
+inside a condition makes it unknown.
 
-There: members, `.*`, `.**`, `[1]`, `[0 to last]`, `[*]`, filters, comparisons, `&& || !`, exists, `starts with`,
+Supported: members, `.*`, `.**`, `[1]`, `[0 to last]`, `[*]`, filters, comparisons, `&& || !`, exists, `starts with`,
 `like_regex` (flags i, s, q), `is unknown`, arithmetic, and the methods type, size, abs, floor, ceiling and double. Not
-there: variables, datetime and keyvalue.
+supported: variables, datetime and keyvalue.
 
-Texts are read in `everview.expr.jsonpath_reading`.
+The parser is in `everview.expr.jsonpath_parser`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PathError(Exception):
 
 @dataclass(frozen=True)
 class Path:
-    """A path that can be run."""
+    """A compiled path."""
 
     step: Step
     strict: bool
@@ -43,25 +43,25 @@ class Path:
 
 @dataclass(frozen=True)
 class Run:
-    """One value a path is run over."""
+    """One evaluation of a path over a value."""
 
     root: Item
     strict: bool
 
     def fail(self) -> list[Item]:
-        """What is not there: an error in strict mode, else nothing."""
+        """A missing item: an error in strict mode, else nothing."""
         if self.strict:
             raise PathError
         return []
 
 
 def items(path: Path, value: Item) -> list[Item]:
-    """What a path gives for a value; `PathError` if it cannot be followed."""
+    """The items that a path selects; `PathError` if it cannot be followed."""
     return path.step(Run(value, path.strict), [value])
 
 
 def matches(path: Path, value: Item) -> bool | None:
-    """The truth of a path that is a condition; None if it is unknown."""
+    """The truth value of a path that is a condition; None if unknown."""
     found = items(path, value)
     if len(found) != 1 or not (found[0] is None or isinstance(found[0], bool)):
         raise PathError
@@ -72,7 +72,7 @@ def matches(path: Path, value: Item) -> bool | None:
 
 
 def _unwrapped(run: Run, given: list[Item]) -> list[Item]:
-    """In lax mode arrays are what is in them."""
+    """In lax mode arrays are replaced by their items."""
     if run.strict:
         return given
     return [part for item in given for part in (item if isinstance(item, list) else [item])]
@@ -96,7 +96,7 @@ def any_member(run: Run, given: list[Item]) -> list[Item]:
 
 
 def anything(run: Run, given: list[Item]) -> list[Item]:
-    """.**: an item and all that is in it."""
+    """.**: an item and everything inside it."""
     found: list[Item] = []
     for item in given:
         inside = item.values() if isinstance(item, dict) else item if isinstance(item, list) else []
@@ -212,7 +212,7 @@ def _known(step: Step, run: Run, given: list[Item]) -> list[Item] | None:
 
 
 def _compared(a: Item, b: Item, op: str) -> bool | None:
-    """Whether two items compare so; None if they cannot be compared."""
+    """The result of comparing two items; None if they cannot be compared."""
     if a is None or b is None:
         same = a is b
         return same if op == "==" else not same if op == "!=" else same and op in ("<=", ">=")
@@ -228,7 +228,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _some(run: Run, results: list[bool | None]) -> bool | None:
-    """True if one is; in strict mode, and if none is true, unknown if one is."""
+    """True if any is; in strict mode, or if none is true, unknown if any is."""
     if True in results and not (run.strict and None in results):
         return True
     return None if None in results else False

@@ -1,18 +1,17 @@
-"""What a person writes: `col.x + 1`, `when(col.x > 3, "big").otherwise("small")`, `col.price.sum()`.
+"""The user-facing expression syntax: `col.x + 1`, `when(col.x > 3, "big").otherwise("small")`, `col.price.sum()`.
 
-These expressions know names, not positions or types; nothing is checked while they are written. A collection
-resolves them against its columns (`everview.expr.resolve`), and only then do types, ambiguity and misspellings
-matter.
+These expressions contain names, not positions or types; nothing is checked while they are built. A collection resolves
+them against its columns (`everview.expr.resolve`), and only then are types, ambiguity and misspellings checked.
 
-Two ways to name a column: `col.x` is the column called x of whatever collection the expression is used on;
+Two ways to refer to a column: `col.x` is the column named x of whatever collection the expression is used on;
 `edges.src` is that very column of `edges`, found again after joins and filters even if another column has the same
 name.
 
-Every function of `everview.expr.functions` that makes sense on a value is a method of the same name (`col.s.lower()`,
+Every function of `everview.expr.functions` that applies to a value is a method of the same name (`col.s.lower()`,
 `col.t.date_trunc("month")`).
 
-Hazard: Python's `and`, `or`, `not`, `in` and chained comparisons (`1 < col.x < 3`) cannot be overloaded. They are
-refused with a hint instead of silently meaning something else.
+Hazard: Python's `and`, `or`, `not`, `in` and chained comparisons (`1 < col.x < 3`) cannot be overloaded. They raise an
+error with a hint instead of silently meaning something else.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ AggregateName = Literal["count", "sum", "avg", "min", "max", "count_distinct", "
 
 
 class UnknownFunction(PlanError, AttributeError):
-    """`col.x.f()` where there is no f; an AttributeError too, so that hasattr works."""
+    """`col.x.f()` where there is no f; also an AttributeError, so that hasattr works."""
 
 
 class Expression:
-    """A value computed from a row, not yet tied to a collection.
+    """A value computed from a row, not yet bound to a collection.
 
     >>> (col.price * 2 > 10) & col.name.startswith("a")
     ((col.price * 2) > 10) & col.name.startswith('a')
@@ -52,7 +51,7 @@ class Expression:
     __hash__ = object.__hash__
 
     def __getattr__(self, name: str) -> Callable[..., Expression]:
-        """The functions of FUNCTIONS are methods (they are added below); there is nothing else."""
+        """Reached only for unknown names: the functions of FUNCTIONS are methods (added below)."""
         if name.startswith("_"):
             raise AttributeError(name)
         methods = [m for m in dir(Expression) if not m.startswith("_")]
@@ -153,20 +152,20 @@ class Expression:
         return IsIn(self, tuple(values))
 
     def between(self, low: Any, high: Any) -> Expression:
-        """True from low to high, both included."""
+        """True from low to high, inclusive."""
         return Apply("and", Apply("ge", self, low), Apply("le", self, high))
 
     def cast(self, to: Any) -> Expression:
-        """The value as another type: `col.x.cast(float)`, `col.s.cast("decimal(2)")`."""
+        """Convert to another type: `col.x.cast(float)`, `col.s.cast("decimal(2)")`."""
         return Cast(self, declared(to))
 
     def date_trunc(self, unit: str) -> Expression:
-        """The date or timestamp cut to a year, quarter, month, week, day, hour, minute or second."""
+        """Truncate a date or timestamp to a year, quarter, month, week, day, hour, minute or second."""
         return Apply("date_trunc", unit, self)
 
     # aggregates
     def count(self) -> Expression:
-        """In agg(): how many values are not NULL."""
+        """In agg(): the number of values that are not NULL."""
         return AggregateCall("count", self)
 
     def sum(self) -> Expression:
@@ -186,7 +185,7 @@ class Expression:
         return AggregateCall("max", self)
 
     def count_distinct(self) -> Expression:
-        """In agg(): how many different values."""
+        """In agg(): the number of distinct values."""
         return AggregateCall("count_distinct", self)
 
     def first(self, by: Any) -> Expression:
@@ -207,7 +206,7 @@ class Expression:
 
 
 class Named(Expression):
-    """`col.x`: the column called x."""
+    """`col.x`: the column named x."""
 
     __slots__ = ("name",)
 
@@ -319,11 +318,11 @@ class Case(Expression):
         self.default = default
 
     def when(self, condition: Any, value: Any) -> Case:
-        """Another condition, tried if none before is true."""
+        """Add a condition, tried if none before is true."""
         return Case((*self.branches, (wrap(condition), wrap(value))), self.default)
 
     def otherwise(self, value: Any) -> Case:
-        """The value where no condition is true."""
+        """The value if no condition is true."""
         return Case(self.branches, wrap(value))
 
     def __repr__(self) -> str:
@@ -348,7 +347,7 @@ class UserFunction:
 
 
 class UdfCall(Expression):
-    """A user's function applied to expressions."""
+    """A user function applied to expressions."""
 
     __slots__ = ("args", "udf")
 
@@ -374,7 +373,7 @@ class Ordering:
 
 
 class AggregateCall(Expression):
-    """An aggregate over a group; means something only in agg(). `arg` None counts rows."""
+    """An aggregate over a group; valid only in agg(). `arg` None counts rows."""
 
     __slots__ = ("arg", "by", "kind")
 
@@ -451,7 +450,7 @@ col = ColumnsByName()
 
 
 def wrap(value: Any) -> Expression:
-    """An expression stays itself; any other value becomes a constant."""
+    """Wrap a value as a constant; expressions are unchanged."""
     if isinstance(value, Expression):
         return value
     if isinstance(value, Ordering):
@@ -473,7 +472,7 @@ def lit(value: Any) -> Expression:
 
 
 def when(condition: Any, value: Any) -> Case:
-    """A value where a condition is true; add `.when(...)` and `.otherwise(...)`. Without otherwise it is NULL.
+    """A value for rows where a condition is true; add `.when(...)` and `.otherwise(...)`. Without otherwise it is NULL.
 
     >>> when(col.x > 3, "big").otherwise("small")
     when(col.x > 3, 'big').otherwise('small')
@@ -482,7 +481,7 @@ def when(condition: Any, value: Any) -> Case:
 
 
 def count() -> Expression:
-    """In agg(): how many rows.
+    """In agg(): the number of rows.
 
     >>> count()
     count()
@@ -491,7 +490,7 @@ def count() -> Expression:
 
 
 def greatest(*values: Any) -> Expression:
-    """The largest of the values, NULLs passed over.
+    """The largest of the values, ignoring NULLs.
 
     >>> greatest(col.x, 0)
     col.x.greatest(0)
@@ -500,7 +499,7 @@ def greatest(*values: Any) -> Expression:
 
 
 def least(*values: Any) -> Expression:
-    """The smallest of the values, NULLs passed over.
+    """The smallest of the values, ignoring NULLs.
 
     >>> least(col.x, 0)
     col.x.least(0)
@@ -509,7 +508,7 @@ def least(*values: Any) -> Expression:
 
 
 def tuple_(*values: Any) -> Expression:
-    """The values as one tuple; `[i]` takes item i out again.
+    """Combine the values into a tuple; `[i]` extracts item i.
 
     >>> tuple_(col.x, 1)[0]
     col.x.tuple_make(1).tuple_get(0)
@@ -532,7 +531,7 @@ def udf(
 ) -> UserFunction | Callable[[Callable[..., Any]], UserFunction]:
     """A Python function for use in expressions: of one row's values, or (vectorized) of Arrow arrays to an Arrow array.
 
-    It must depend on its arguments alone: it is called again to retract what it said before. NULL comes in as None.
+    It must depend on its arguments alone: it is called again to retract earlier results. NULL is passed as None.
 
     >>> double = udf(lambda x: 2 * x, returns=int)
     >>> @udf(returns=str)
@@ -550,19 +549,19 @@ def udf(
 
 
 def check_callable(function: Any, where: str) -> None:
-    """Refuse what is given for a function and is none."""
+    """Refuse an argument that is not a function."""
     if not callable(function):
         raise PlanError("E_TYPE", f"{where}: {function!r} cannot be called", "give it a function")
 
 
 def check_schema(schema: Any, where: str) -> None:
-    """Refuse what is given for the names and types of columns and says neither."""
+    """Refuse an argument that does not give names and types of columns."""
     if not isinstance(schema, Mapping) or not all(isinstance(name, str) for name in schema):
         raise PlanError("E_TYPE", f"{where}: {schema!r} does not say columns", 'give names and types: {"column": type}')
 
 
 def orderings(by: Any) -> tuple[Ordering, ...]:
-    """What a user gives as an order (a name, an expression, an ordering, or a list of these)."""
+    """Parse an order (a name, an expression, an ordering, or a list of these)."""
     items = by if isinstance(by, list | tuple) else (by,)
     named = (Named(item) if isinstance(item, str) else item for item in items)
     found = tuple(item if isinstance(item, Ordering) else Ordering(wrap(item), False) for item in named)
@@ -572,7 +571,7 @@ def orderings(by: Any) -> tuple[Ordering, ...]:
 
 
 def declared(what: Any) -> DataType:
-    """A type as users write it: `int`, `Optional[str]`, `"decimal(2)"`, a DataType."""
+    """Parse a declared type: `int`, `Optional[str]`, `"decimal(2)"`, a DataType."""
     from everview.codes.declare import data_type
 
     return what if isinstance(what, DataType) else data_type(what)

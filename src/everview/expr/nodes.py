@@ -1,9 +1,9 @@
-"""Typed, resolved expressions: what plans are made of.
+"""Typed, resolved expressions: the expressions in plans.
 
-The user's side (`col.x + 1`) is in `everview.expr.language`; it resolves names to column positions and infers types and
-ends here, in a small immutable tree that can be hashed, compared, remapped, lowered to bytecode
-(`everview.expr.lower`) or evaluated in Python (`everview.expr.evaluate`). Names are gone on purpose: two queries that
-differ only in names are equal, and equal plans share their dataflow.
+The user-facing syntax (`col.x + 1`) is in `everview.expr.language`. Resolution maps names to column positions, infers
+types and yields this small immutable tree, which can be hashed, compared, remapped, compiled (`everview.expr.lower`) or
+evaluated in Python (`everview.expr.evaluate`). Names are dropped on purpose: queries that differ only in names are
+equal, and equal plans share their dataflow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """The names of a node's fields, kept: plans are hashed and walked for every view that is made."""
+    """The names of a node's fields, cached: plans are hashed and walked for every new view."""
     known = _NAMES.get(kind)
     if known is None:
         known = _NAMES[kind] = tuple(field.name for field in fields(kind))
@@ -30,8 +30,8 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 class Expr:
     """Any resolved expression; `type` is the type of its value.
 
-    An expression is a graph: `y = x + x; z = y + y` holds one node twice. What is asked of all its nodes is asked of
-    each once, and kept.
+    An expression is a graph: `y = x + x; z = y + y` contains one node twice. Properties of all nodes are therefore
+    computed once per node and cached.
     """
 
     type: DataType
@@ -52,8 +52,17 @@ class Expr:
 
     @cached_property
     def depth(self) -> int:
-        """Calls inside calls on the longest way down."""
-        return 1 + max((c.depth for c in self.children()), default=0)
+        """The nesting depth of calls; computed without recursion."""
+        todo: list[Expr] = [self]
+        while todo:
+            expr = todo[-1]
+            missing = [c for c in expr.children() if "depth" not in c.__dict__]
+            if missing:
+                todo += missing
+                continue
+            expr.__dict__["depth"] = 1 + max((c.__dict__["depth"] for c in expr.children()), default=0)
+            todo.pop()
+        return int(self.__dict__["depth"])
 
     @cached_property
     def _read(self) -> frozenset[int]:
@@ -68,7 +77,7 @@ class Expr:
         return self._remapped(mapping, {})
 
     def _remapped(self, mapping: Mapping[int, Expr], done: dict[int, Expr]) -> Expr:
-        """The same; `done`: what has become of expressions, by their identity."""
+        """The same; `done` maps expressions to their results, by identity."""
         return self
 
     @cached_property
@@ -79,7 +88,7 @@ class Expr:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        """By structure."""
+        """Structural equality."""
         if self is other:
             return True
         if type(self) is not type(other) or self._hash != other._hash:
@@ -87,12 +96,12 @@ class Expr:
         return _same(self, other)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only the fields travel: hashes of texts differ from process to process."""
+        """Only the fields are pickled: hashes of texts differ between processes."""
         return {name: getattr(self, name) for name in field_names(type(self))}
 
 
 def _same(one: Expr, other: Expr) -> bool:
-    """Whether two expressions are equal; without a stack, because they may be deep, and each pair once."""
+    """Whether two expressions are equal; iterative, because they may be deep, and comparing each pair once."""
     todo: list[tuple[Any, Any]] = [(one, other)]
     seen: set[tuple[int, int]] = set()
     while todo:
@@ -132,7 +141,7 @@ class ColumnRef(Expr):
 class Literal(Expr):
     """A constant; `value` is the Python value (None for NULL), not its code.
 
-    Constants are equal if they say the same: 0.0 and -0.0 do not, NaN and NaN do.
+    Constants are equal if they are identical in meaning: 0.0 and -0.0 are not, NaN and NaN are.
     """
 
     value: Any

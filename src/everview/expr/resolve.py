@@ -1,8 +1,8 @@
-"""From what a person wrote to typed expressions over column positions.
+"""Resolves user-facing expressions to typed expressions over column positions.
 
-`resolve(expression, scope)` finds the columns, infers the types, and refuses what makes no sense, with the names
-that would have been right. A scope is the columns of a collection; each column remembers the collections it came
-through (its *origins*), which is how `edges.src` is still found after a join.
+`resolve(expression, scope)` finds the columns, infers the types, and refuses invalid expressions, suggesting the
+correct names. A scope is the columns of a collection; each column records the collections it came through (its
+*origins*), which is how `edges.src` is still found after a join.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Origin = tuple[int, int]
 
 @dataclass(frozen=True)
 class Column:
-    """A named, typed column and where it came from, nearest collection first.
+    """A named, typed column and its origins, nearest collection first.
 
     >>> Column("src", INT)
     Column(name='src', type=int, origins=())
@@ -42,8 +42,8 @@ OnAggregate = Callable[[language.AggregateCall], nodes.Expr]
 class Scope:
     """The columns an expression may use.
 
-    `where` names the place in errors, `hint` is advice for columns that are not there, `on_aggregate` takes aggregates
-    where they are allowed.
+    `where` names the place in errors, `hint` is advice for missing columns, `on_aggregate` handles aggregates where
+    they are allowed.
     """
 
     columns: tuple[Column, ...]
@@ -51,7 +51,7 @@ class Scope:
     on_aggregate: OnAggregate | None = None
     hint: str = ""
     known: dict[int, tuple[language.Expression, nodes.Expr]] = field(default_factory=dict, compare=False, repr=False)
-    """What was resolved already, by identity: expressions hold others several times."""
+    """Results so far, by identity: expressions share sub-expressions."""
 
     def named(self, name: str) -> nodes.ColumnRef:
         """The only column of that name."""
@@ -67,7 +67,7 @@ class Scope:
         return self.at(found[0])
 
     def bound(self, ref: language.Bound) -> nodes.ColumnRef:
-        """The column that came from that column of that collection."""
+        """The column that originates from that column of that collection."""
         origin = (ref.collection, ref.position)
         found = [i for i, c in enumerate(self.columns) if origin in c.origins]
         if not found:
@@ -143,7 +143,7 @@ def _resolved(expr: language.Expression, scope: Scope) -> nodes.Expr:
 
 
 def too_deep() -> PlanError:
-    """The error for expressions in expressions in expressions."""
+    """Return the error for expressions nested too deeply."""
     return PlanError("E_DEPTH", "an expression is nested too deeply", "compute parts of it in a step before: select()")
 
 
@@ -226,7 +226,7 @@ def _decimal_literal(value: Decimal) -> nodes.Literal:
 
 
 CHAIN = 16
-"""Conditions joined by & or | up to which they stay as they are written."""
+"""Chains of & or | up to this length stay as written."""
 
 
 def _long_chain(expr: language.Apply) -> list[language.Expression]:
@@ -272,14 +272,14 @@ def _overloaded(op: str, args: Sequence[nodes.Expr]) -> nodes.Expr:
 
 
 def _duration(expr: language.Expression) -> datetime.timedelta | None:
-    """The timedelta this constant is, if it is one."""
+    """The timedelta of a constant, if it is one."""
     if isinstance(expr, language.Constant) and isinstance(expr.value, datetime.timedelta):
         return expr.value
     return None
 
 
 def _with_duration(expr: language.Apply, scope: Scope) -> nodes.Expr:
-    """A timedelta beside a date, a timestamp, or a difference of two takes its unit (days or microseconds)."""
+    """A timedelta next to a date, a timestamp, or a difference of two takes its unit (days or microseconds)."""
     first, second = expr.args
     moment = expr.op in {"add", "sub"}
     if expr.op == "add" and _duration(first) is not None:
@@ -330,11 +330,11 @@ def _duration_literal(value: datetime.timedelta, unit: datetime.timedelta) -> no
 
 
 TABLE_FROM_CONSTANTS = 100
-"""Constants from which a list is a table of its own."""
+"""Number of constants from which a list becomes a table."""
 
 
 def constants_of(condition: Any, scope: Scope) -> tuple[nodes.Expr, list[Any]] | None:
-    """What `x.isin(...)` compares and with what, if that is many ints beside an int, or texts beside a text."""
+    """The operand and constants of `x.isin(...)`, if they are many ints for an int, or texts for a text."""
     if not isinstance(condition, language.IsIn) or len(condition.values) < TABLE_FROM_CONSTANTS:
         return None
     value = resolve(condition.arg, scope)

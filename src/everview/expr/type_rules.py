@@ -1,7 +1,6 @@
-"""Which types the built-in functions accept, what they cast them to, and the types of their results.
+"""Which types the built-in functions accept, what they are cast to, and the types of the results.
 
-A rule is a function of the types given; those that do not fit raise `NoMatch`. `functions` says which function has
-which rule.
+A rule is a function of the argument types; it raises `NoMatch` if they do not fit. `functions` assigns the rules.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from everview.expr import typed
+from everview.expr import python_function_types
 from everview.expr.common_types import MAX_SCALE, NUMBERS, ORDERED, NoMatch, Rule, Types, common_type
 from everview.types import BOOL, FLOAT, INT, STR, DataType, decimal, numeric
 
@@ -38,9 +37,7 @@ def fixed(wanted: Sequence[DataType], result: DataType) -> Rule:
 
 
 def plain(t: DataType) -> DataType:
-    """The type of what is computed of numbers of a type: ints of few bits and decimals of few digits may leave their
-    range.
-    """
+    """The type of a computed number: small ints and decimals of few digits may leave their range."""
     if t.kind == "numeric":
         return numeric(t.scale).optional(t.nullable) if t.width else t
     return replace(t, width=0) if t.kind in ("int", "decimal") else t
@@ -64,7 +61,7 @@ def mul(types: Types) -> tuple[Types, DataType]:
     scales = [x.scale if x.kind in ("decimal", "numeric") else 0 for x in types]
     if t.kind == "numeric" or sum(scales) > MAX_SCALE:
         sides = (numeric(scales[0]), numeric(scales[1]))
-        return sides, typed.product(*sides)
+        return sides, python_function_types.product(*sides)
     return (decimal(scales[0]), decimal(scales[1])), decimal(sum(scales))
 
 
@@ -72,7 +69,7 @@ def div(types: Types) -> tuple[Types, DataType]:
     t = common(types, NUMBERS | {"numeric"})
     if t.kind != "numeric":
         return to_float(types)
-    return (numeric(types[0].scale), numeric(types[1].scale)), typed.QUOTIENT
+    return (numeric(types[0].scale), numeric(types[1].scale)), python_function_types.QUOTIENT
 
 
 def to_float(types: Types) -> tuple[Types, DataType]:
@@ -187,4 +184,4 @@ def tuple_make(types: Types) -> tuple[Types, DataType]:
 
 def tuple_get(types: Types) -> tuple[Types, DataType]:
     need(types[0].kind == "tuple" and types[1].kind == "int")
-    return types, types[0]  # the item's type needs the index: see _tuple_item
+    return types, types[0]  # the item's type depends on the index: see _tuple_item

@@ -1,13 +1,13 @@
-"""Graphs: algorithms as ordinary views.
+"""Graph algorithms as ordinary views.
 
-`Graph` names the columns of a table or view that are the two ends of an edge. Every method gives an ordinary
-collection, made with the public API alone: install it with `db.view`, join it, filter it, build on it. It then stays
-right while edges come and go.
+`Graph` names the columns of a table or view that are the two ends of an edge. Every method returns an ordinary
+collection, built with the public API alone: install it with `db.view`, join it, filter it, build on it. It is then kept
+up to date as edges change.
 
     graph       Graph: which columns are what, the index in each direction
-    labels      smallest label that comes to a node: the pattern behind components
+    labels      the smallest label that reaches a node: the pattern behind components
     paths       reach, bfs, sssp, k_hop, within, distance, shortest_path
-    landmarks   distances of a few nodes as an index, questions asked once
+    landmarks   distances of a few nodes as an index, for one-off queries
     components  wcc, scc, bipartite
     ranking     pagerank, label_propagation
     structure   degree, k_core, triangles, clustering, levels

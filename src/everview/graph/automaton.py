@@ -6,10 +6,10 @@
     x / y      x | y            one after the other; either
     x*  x+  x?  x{2}  x{1,3}  x{2,}  x{,3}
 
-Deterministic, because a path query keeps a row for every (source, node, state): states that mean the same would
-multiply rows and work. Text becomes a tree, the tree Thompson's automaton with empty moves, that a deterministic one by
-the subset construction, and Moore's refinement merges states with equal futures. A label mentioned by name is a
-letter of its own; `.` stands for each of them and for one letter more, "any other label".
+Deterministic, because a path query keeps a row for every (source, node, state): equivalent states would multiply rows
+and work. The text is parsed into a tree, converted into Thompson's automaton with empty moves, made deterministic by
+the subset construction, and minimised by Moore's refinement. Each label mentioned by name is a letter; `.` stands for
+all of them and for one further letter, "any other label".
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from functools import reduce
 from everview.errors import PlanError
 
 MOST_STATES = 1000
-"""Repeats are written out, so `a{1,100000}` would be as many states."""
+"""Repetitions are expanded, so `a{1,100000}` would be as many states."""
 
 
 @dataclass(frozen=True)
 class Letter:
-    """One edge: its label (None: `.`, in an automaton any label not mentioned), walked forwards or back."""
+    """One edge: its label (None: `.`, in an automaton any label not mentioned), traversed forwards or backwards."""
 
     label: str | None
     back: bool = False
@@ -105,7 +105,7 @@ class Automaton:
 
 
 def compile_expression(text: str) -> Automaton:
-    """The automaton of an expression.
+    """Compile an expression into an automaton.
 
     >>> print(compile_expression("(a | ^b)?"))
     0 accepts
@@ -125,7 +125,7 @@ _TOKEN = re.compile(
 
 
 def parse(text: str) -> Tree:
-    """The tree of an expression.
+    """Parse an expression.
 
     >>> parse("a / ^b")
     Sequence(parts=(Letter(label='a', back=False), Letter(label='b', back=True)))
@@ -167,7 +167,7 @@ class _Parser:
         return tree
 
     def sign(self, wanted: str) -> bool:
-        """Take the sign if it is next."""
+        """Consume the token if it is next."""
         if self.at < len(self.tokens) and self.tokens[self.at][1]["sign"] == wanted:
             self.at += 1
             return True
@@ -218,7 +218,8 @@ class _Parser:
         return self.label()
 
     def excepted(self) -> Tree:
-        """What follows `!`: labels, forwards or back; each direction that is named is walked, but for its labels."""
+        """What follows `!`: labels, forwards or backwards; each direction that is named is traversed, except for its
+        labels."""
         letters = []
         if self.sign("("):
             letters.append(self.direction())
@@ -233,7 +234,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Choice(parts)
 
     def direction(self) -> Letter:
-        """A label, perhaps against its direction."""
+        """A label, possibly against its direction."""
         back = self.sign("^")
         return Letter(self.label().label, back)
 
@@ -253,7 +254,7 @@ class _Parser:
 
 
 def turned(tree: Tree) -> Tree:
-    """The same paths walked from their other end."""
+    """The same paths traversed from their other end."""
     if isinstance(tree, Letter):
         return Letter(tree.label, not tree.back)
     if isinstance(tree, Except):
@@ -284,7 +285,7 @@ class _Thompson:
         return self.states - 1
 
     def add(self, tree: Tree, start: int) -> int:
-        """Put a tree behind a state; gives the state after it."""
+        """Append a tree after a state; return the state after it."""
         if isinstance(tree, Letter | Except):
             end = self.new()
             self.moves.append((start, tree, end))
@@ -367,7 +368,7 @@ def _minimal(dfa: Automaton) -> Automaton:
 
 
 def _without_idle_letters(dfa: Automaton) -> Automaton:
-    """Without labels that always lead where any other label leads: `.` says it all, and needs no look at the label.
+    """Without labels that always lead where any other label leads: `.` covers them without reading the label.
 
     >>> print(compile_expression("a | ."))
     0 -.-> 1 (accepts)

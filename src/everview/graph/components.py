@@ -1,4 +1,4 @@
-"""Components: who is connected with whom, in any direction or in both, and whether two colours do."""
+"""Components: weak and strong connectivity, and two-colourability."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def wcc(g: Graph) -> Collection:
-    """See `Graph.wcc`. Labels spread along both indexes of the edges; a union of them would be a third."""
+    """Implements `Graph.wcc`. Labels spread along both indexes of the edges; a union of them would be a third."""
     return g.by_name(_weak_labels(g), "component")
 
 
@@ -28,7 +28,7 @@ def _weak_labels(g: Graph) -> Collection:
 
 
 def scc(g: Graph) -> Collection:
-    """See `Graph.scc`. Along the edges inside components the smallest label comes to all of its component."""
+    """Implements `Graph.scc`. Along the edges inside components the smallest label reaches the whole component."""
     label = smallest_hash(g.nodes, along(scc_edges(g)))
     if g.node_type.kind != "int":
         return g.by_name(label, "component")
@@ -39,7 +39,7 @@ def scc(g: Graph) -> Collection:
 def scc_edges(g: Graph) -> Collection:
     """See `Graph.scc_edges`.
 
-    The loop in a loop of the differential dataflow paper: spread labels along the edges and drop those whose ends got
+    The nested loops of the differential dataflow paper: spread labels along the edges and drop those whose ends receive
     different ones, since no cycle runs through them; then the same against the edges; until nothing is dropped.
     """
     e = g.edges
@@ -48,9 +48,10 @@ def scc_edges(g: Graph) -> Collection:
 
 
 def _trimmed(g: Graph, inside: Collection, near: str, far: str) -> Collection:
-    """The edges, read from `near` to `far`, whose ends get one label when labels spread along `inside`; turned round.
+    """The edges, read from `near` to `far`, whose ends receive the same label when labels spread along `inside`;
+    reversed.
 
-    Only targets have labels: an edge from a node where no edge ends is on no cycle, and finds no partner.
+    Only targets have labels: an edge from a node without incoming edges is on no cycle, and finds no match.
     """
     e = g.edges
     label = smallest_hash(e.select(node=e[far]).distinct(), along(inside))
@@ -77,7 +78,7 @@ def two_colouring(g: Graph) -> Collection:
 
 
 def _sides(g: Graph) -> Collection:
-    """(node, component, side): the parity of the way from the node that names the component."""
+    """(node, component, side): the parity of the path from the node that names the component."""
     component = wcc(g)
     start = component.select(node=component.component).distinct().select(node=col.node, hops=lit(0))
 

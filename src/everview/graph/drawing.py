@@ -1,8 +1,8 @@
-"""A picture of a graph, as SVG: for notebooks, which show it by themselves, and for files.
+"""Draws a graph as SVG, for notebooks and files.
 
-Nodes push each other away and edges pull (Fruchterman and Reingold's springs, in NumPy); the start is the same every
-time, so a graph that has not changed looks the same. All pairs of nodes push, so it is for hundreds of nodes, not for
-millions: a larger graph is cut down to its best connected nodes, and the picture says so.
+Force-directed layout: nodes repel each other and edges attract (Fruchterman and Reingold, in NumPy); the initial layout
+is fixed, so an unchanged graph looks the same. All pairs of nodes repel, so it is for hundreds of nodes, not for
+millions: a larger graph is reduced to its best connected nodes, and the picture says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9
 ROUNDS = 200
 MARGIN = 24
 NAMED = 60
-"""Nodes are named up to this number of them."""
+"""Maximum number of nodes with names."""
 
 
 class Drawing:
@@ -58,8 +58,8 @@ def draw(
     height: int = 420,
     most: int = 300,
 ) -> Drawing:
-    """Draw the edges that a table or view holds now, parallel ones as one. Nodes have the colour of their group, the
-    second column of `groups` (the view of a component, say), whose first is the node.
+    """Draw the current edges of a table or view, parallel ones as one. Nodes have the colour of their group, the second
+    column of `groups` (the view of a component, say), whose first is the node.
 
     >>> import everview as ev
     >>> from everview.graph import Graph, draw
@@ -86,7 +86,7 @@ def draw(
 
 
 def _pairs(edges: View | Table, src: str, dst: str) -> list[tuple[Any, Any]]:
-    """The two ends of every edge, each pair once; rows with a NULL end are none."""
+    """The two ends of every edge, each pair once, without NULL ends."""
     if not isinstance(edges, (View, Table)):
         raise InputError("E_TYPE", f"only a table or a view can be drawn, not {edges!r}", "install it: db.view(...)")
     names = list(edges.schema())
@@ -112,13 +112,13 @@ def _colours(groups: View | Table | None, shown: list[Any]) -> list[str]:
 
 
 def layout(nodes: int, ends: NDArray[np.int64], stretch: float = 1.0) -> Points:
-    """A place for every node: (nodes, 2). Neighbours come out near each other.
+    """A position for every node: (nodes, 2). Neighbours are near each other.
 
     >>> a, b, c = layout(3, np.array([[0, 1]]))
     >>> bool(np.linalg.norm(a - b) < np.linalg.norm(a - c))
     True
     """
-    angle = np.arange(nodes) * 2.399963  # the golden angle: a sunflower, nobody on top of another
+    angle = np.arange(nodes) * 2.399963  # the golden angle: a sunflower, without overlaps
     place: Points = np.sqrt(np.arange(nodes) + 0.5)[:, None] * np.column_stack([stretch * np.cos(angle), np.sin(angle)])
     a, b = ends[:, 0], ends[:, 1]
     for heat in np.linspace(0.6, 0.02, ROUNDS):
@@ -129,7 +129,7 @@ def layout(nodes: int, ends: NDArray[np.int64], stretch: float = 1.0) -> Points:
         pull *= np.sqrt((pull**2).sum(axis=1, keepdims=True)) * 0.8
         np.add.at(move, a, -pull)
         np.add.at(move, b, pull)
-        move -= place * np.array([0.04 / stretch, 0.04])  # parts that are not connected would drift away
+        move -= place * np.array([0.04 / stretch, 0.04])  # disconnected parts would drift away
         length = np.maximum(np.linalg.norm(move, axis=1, keepdims=True), 1e-9)
         place = place + move / length * np.minimum(length, heat)
     return place
@@ -142,7 +142,7 @@ def _room_for_names(shown: list[Any], width: int) -> int:
 
 
 def _fitted(places: Points, width: int, height: int, aside: int) -> Points:
-    """Places in the picture's pixels."""
+    """Positions in the picture's pixels."""
     if not len(places):
         return places
     low, high = places.min(axis=0), places.max(axis=0)
@@ -184,7 +184,7 @@ def _svg(
 
 
 def _beside(places: Points, ends: list[tuple[int, int]]) -> list[str]:
-    """Where each node's name stands: in the widest gap between its edges."""
+    """The position of each node's name: in the widest gap between its edges."""
     angles: list[list[float]] = [[] for _ in places]
     for a, b in ends:
         dx, dy = (places[b] - places[a]).tolist()
@@ -201,7 +201,7 @@ def _beside(places: Points, ends: list[tuple[int, int]]) -> list[str]:
 
 
 def _widest_gap(angles: list[float]) -> float:
-    """The direction in the middle of the widest gap between some; up and to the right if there are none.
+    """The direction in the middle of the widest gap; up and to the right if there are no edges.
 
     >>> _widest_gap([0.0, 1.0]) == 0.5 + math.pi
     True

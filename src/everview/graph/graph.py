@@ -1,18 +1,18 @@
-"""A graph is a collection of edges whose ends have names.
+"""Graphs: a collection of edges with named end columns.
 
-Edges are rows: a row that is there twice is two parallel edges, and a self-loop is an edge. Every method says what it
-makes of those. Rows with a NULL end are no edges. Nodes are the ends of edges, and the rows of `nodes` if given.
+Edges are rows: a row that occurs twice is two parallel edges, and a self-loop is an edge. Every method documents how it
+treats those. Rows with a NULL end are not edges. Nodes are the ends of edges, and the rows of `nodes` if given.
 
-*Two indexes.* Algorithms walk edges by joining the collection itself on its source column or on its target column. All
-joins on one column share one arrangement, so a graph holds its edges twice, once in each direction, however many
-algorithms are installed; a table whose first column is the source has that direction already. Hence the hazard: a
-table or view is indexed with all its columns. Make a narrow view first if it has many that the graph does not need.
+*Two indexes.* Algorithms traverse edges by joining the collection itself on its source column or on its target column.
+All joins on one column share one arrangement, so a graph holds its edges twice, once in each direction, however many
+algorithms are installed; a table whose first column is the source has that direction already. Hazard: a table or view
+is indexed with all its columns. Create a narrow view first if it has many that the graph does not need.
 
 *Identity.* Some algorithms need an order of nodes, to choose a component's name or to list a triangle once. Integers
 have their own. Other types are ordered by hash, which is computed in the kernels and equal on all machines; comparing
 strings would call Python for each.
 
-*Memory.* Loops over the edges are kept for speed, as trees, or ("lean", or within a budget) in little memory.
+*Memory.* Loops over the edges are maintained for speed, as trees, or ("lean", or within a budget) in little memory.
 
 *Parameters.* Sources and pairs are collections too: rows can be added and removed while the view runs.
 """
@@ -38,8 +38,8 @@ from everview.types import DataType
 class Graph:
     """A directed graph over a table, a view or any collection.
 
-    `memory="lean"` keeps what algorithms need in little memory, where that can be done; `budget` (a size like "200MB")
-    does too, and limits it, for all graphs over these edges with that budget.
+    `memory="lean"` keeps the state of algorithms in little memory, where possible; `budget` (a size like "200MB") does
+    too, and limits it, for all graphs over these edges with that budget.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -107,9 +107,10 @@ class Graph:
         return there.union_all(back).filter(col.node != col.other).distinct()
 
     def hop(self, x: Collection, *, back: bool = False, **kept: Any) -> Collection:
-        """(node, kept...): `x` one edge further (or back), from its column `node`, with columns computed on the way.
+        """(node, kept...): `x` one edge further (or back), from its column `node`, with columns computed along the
+        way.
 
-        Expressions in `kept` may name columns of `x` and of `self.edges`.
+        Expressions in `kept` may refer to columns of `x` and of `self.edges`.
         """
         near, far = (self.dst, self.src) if back else (self.src, self.dst)
         e = self.edges
@@ -125,17 +126,17 @@ class Graph:
         at_limit: Literal["error", "stop"] = "error",
         queued: bool = False,
     ) -> Collection:
-        """`start.iterate(body, ...)`, kept in little memory if that is what the graph was made for."""
+        """`start.iterate(body, ...)`, in little memory if the graph is lean."""
         _check_has(start)
         return loops.iterate(start, body, priority, max_rounds, at_limit, queued, self.lean)
 
     def nodes_of(self, given: Collection, what: str) -> Collection:
-        """(node): the rows of a parameter that holds nodes, each once; NULL is none."""
+        """(node): the rows of a parameter that holds nodes, each once, without NULL."""
         (name,) = self._parameter(given, what, 1)
         return _not_null(given, name).select(node=given[name]).distinct()
 
     def pairs_of(self, given: Collection, what: str) -> Collection:
-        """(source, target): the rows of a parameter that holds pairs of nodes, each once; NULL is none."""
+        """(source, target): the rows of a parameter that holds pairs of nodes, each once, without NULL."""
         source, target = self._parameter(given, what, 2)
         return _not_null(given, source, target).select(source=given[source], target=given[target]).distinct()
 
@@ -157,13 +158,13 @@ class Graph:
         return tuple(schema)
 
     def order_key(self, node: Expression) -> Expression:
-        """An int that orders nodes and tells them apart: the node itself, or its hash (one-to-one on codes)."""
+        """An int that orders and identifies nodes: the node itself, or its hash (one-to-one on codes)."""
         if not isinstance(node, Expression):
             raise PlanError("E_TYPE", f"{node!r} is not an expression", "give a column that holds nodes: col.node")
         return node if self.node_type.kind == "int" else node.hash()
 
     def by_name(self, labels: Collection, name: str) -> Collection:
-        """(node, <name>) from (node, label): order keys become the nodes they stand for."""
+        """(node, <name>) from (node, label): order keys are replaced by their nodes."""
         _check_has(labels, "node", "label")
         if not isinstance(name, str) or not name:
             raise PlanError("E_NAME", f"{name!r} is not a column name", "give a non-empty string")
@@ -174,7 +175,7 @@ class Graph:
         return named.select(**{"node": labels.node, name: owners.owner})
 
     def weight_of(self, default: Any = 1) -> Any:
-        """The weight of an edge, or the default where the graph has none."""
+        """The weight of an edge, or the default if the graph has none."""
         return lit(default) if self.weight is None else self.edges[self.weight]
 
     # ------------------------------------------------------------------------------------------ paths
@@ -184,21 +185,22 @@ class Graph:
         return paths.reach(self, sources)
 
     def bfs(self, sources: Collection) -> Collection:
-        """(node, hops): how many edges the nearest source is away, for every node that can be reached."""
+        """(node, hops): the number of edges from the nearest source, for every reachable node."""
         return paths.bfs(self, sources)
 
     def sssp(self, sources: Collection, max_rounds: int | None = None) -> Collection:
-        """(node, cost): the least total weight of a path from a source. Edges with a NULL weight are passed over.
+        """(node, cost): the least total weight of a path from a source. Edges with a NULL weight are ignored.
 
-        Weights are 0 or more. With negative ones the answer is right as long as no cycle is negative; such a cycle
-        never settles. Where there may be one, say `max_rounds`, the most edges of a path, for a LoopError. That
-        costs several times as much: without it nodes wait in a queue by their cost, and a queue has no rounds to count.
+        Weights are 0 or more. With negative ones the result is right as long as no cycle is negative; such a cycle
+        never converges. Where there may be one, give `max_rounds`, the maximum number of edges of a path, for a
+        LoopError. That costs several times as much: without it nodes wait in a queue by their cost, and a queue has no
+        rounds to count.
         """
         return paths.sssp(self, sources, max_rounds)
 
     def widest(self, sources: Collection) -> Collection:
-        """(node, width): the most that gets through from a source: the largest, over paths of one edge or more, of the
-        least weight on the path. Edges with a NULL weight are passed over.
+        """(node, width): the largest bottleneck from a source: the maximum, over paths of one edge or more, of the
+        least weight on the path. Edges with a NULL weight are ignored.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -223,7 +225,7 @@ class Graph:
         return paths.within(self, k, sources)
 
     def distance(self, pairs: Collection, max_hops: int | None = None) -> Collection:
-        """(source, target, distance): for each pair that is connected, by weight if the graph has one, else in edges.
+        """(source, target, distance): for each connected pair, by weight if the graph has one, else in edges.
 
         All pairs with one source share the search from it. `max_hops` limits the number of edges of the path; without
         weights the search then starts from both ends and meets in the middle.
@@ -231,16 +233,16 @@ class Graph:
         return paths.distance(self, pairs, max_hops)
 
     def shortest_path(self, pairs: Collection, max_hops: int | None = None) -> Collection:
-        """(source, target, step, node): one shortest path for each pair that is connected, a row for each of its nodes.
+        """(source, target, step, node): one shortest path for each connected pair, a row for each of its nodes.
 
-        Of several the one with fewest edges, then, from the target backwards, with the smallest nodes.
+        Among several, the one with fewest edges, then, from the target backwards, with the smallest nodes.
         """
         return paths.shortest_path(self, pairs, max_hops)
 
     def landmarks(self, landmarks: Collection | int) -> Collection:
-        """(landmark, node, forward, backward): how far each landmark is from every node, there and back (NULL: there is
-        no way), for every node that has one. As a view it guides `ask`. The landmarks are nodes in a table, so that
-        others can be chosen in a transaction. Given a number, that many of the `busiest` nodes go into a new table
+        """(landmark, node, forward, backward): the distance of each landmark from every node, in both directions (NULL:
+        unreachable), for every node that has one. As a view it guides `ask`. The landmarks are nodes in a table, so
+        that others can be chosen in a transaction. Given a number, that many of the `busiest` nodes go into a new table
         named after that of the edges: "road_landmarks".
 
         >>> import everview as ev
@@ -257,22 +259,22 @@ class Graph:
         return marks.landmarks(self, landmarks)
 
     def busiest(self, many: int) -> list[Any]:
-        """Nodes with most edges now, none next to another as long as there are such: good landmarks."""
+        """The nodes with most edges now, not adjacent to each other where possible: good landmarks."""
         return marks.busiest(self, many)
 
     def ask(self, pairs: Iterable[tuple[Any, Any]], index: View | None = None) -> list[tuple[Any, Any, int]]:
-        """[(source, target, distance), ...] for pairs that are connected. Each is answered once, by a search from
-        scratch that stops at the target. A view of `landmarks` guides it if one is given. Weights must not be negative.
-        The edges must be a table or a view of a session in this process. `distance` keeps its answers up to date.
+        """[(source, target, distance), ...] for connected pairs. Each is answered once, by a search from scratch that
+        stops at the target. A view of `landmarks` guides it if one is given. Weights must not be negative. The edges
+        must be a table or a view of a session in this process. For maintained results use `distance`.
         """
         return marks.ask(self, pairs, index)
 
     def rpq(self, expression: str, *, sources: Collection | None = None, label: str | None = None) -> Collection:
         """(src, dst): pairs joined by a path whose edge labels spell a word of the expression.
 
-        `a` is an edge labelled a, `'two words'` any label, `.` an edge with any label; `^x` goes against the edges,
-        `x / y` is x then y, `x | y` either, `x* x+ x? x{2} x{1,3} x{2,}` repeat, brackets group. An expression that
-        the empty path fits gives (n, n) for every node. `sources` restricts the first column.
+        `a` is an edge labelled a, `'two words'` any label, `.` an edge with any label; `^x` goes against the edges, `x
+        / y` is x then y, `x | y` either, `x* x+ x? x{2} x{1,3} x{2,}` repeat, brackets group. An expression that
+        matches the empty path yields (n, n) for every node. `sources` restricts the first column.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -288,7 +290,8 @@ class Graph:
     # ------------------------------------------------------------------------------------- components
 
     def wcc(self) -> Collection:
-        """(node, component): nodes joined by edges in any direction share a component, named by its smallest node.
+        """(node, component): nodes connected by edges in any direction share a component, named by its smallest
+        node.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -305,11 +308,12 @@ class Graph:
         return components.scc(self)
 
     def scc_edges(self) -> Collection:
-        """(src, dst): the edges inside strongly connected components, so those on a cycle; parallel ones stay."""
+        """(src, dst): the edges inside strongly connected components, that is, on a cycle; parallel ones are kept."""
         return components.scc_edges(self)
 
     def bipartite(self) -> Collection:
-        """(component, bipartite): for each weakly connected component, whether two colours do for its nodes."""
+        """(component, bipartite): for each weakly connected component, whether its nodes can be coloured with two
+        colours."""
         return components.bipartite(self)
 
     def two_colouring(self) -> Collection:
@@ -329,26 +333,27 @@ class Graph:
         """(node, rank): PageRank after a fixed number of rounds, in whole units; the average node starts with `unit`.
         With `rounds=None` until no rank changes any more, so to a tolerance of half a unit for each edge.
 
-        Each round a node keeps (1 - damping) * unit and gets damping * rank / out-degree along every edge, rounded to
-        the nearest unit. Ranks are integers, so that a change undone leaves no trace. Parallel edges count each. Nodes
-        without outgoing edges pass nothing on, so the ranks add up to less than nodes * unit: divide by their sum to
-        get shares. With `sources` (personalised) only those start with a rank and keep some. A small unit forgets small
-        changes sooner and does less work; a large one is more exact (docs/graph.md has figures).
+        Each round a node keeps (1 - damping) * unit and receives damping * rank / out-degree along every edge, rounded
+        to the nearest unit. Ranks are integers, so that an undone change leaves no trace. Parallel edges count
+        individually. Nodes without outgoing edges pass nothing on, so the ranks add up to less than nodes * unit:
+        divide by their sum to get shares. With `sources` (personalised) only those start with a rank and keep some. A
+        small unit drops small changes sooner and does less work; a large one is more exact (docs/graph.md has figures).
         """
         return ranking.pagerank(self, rounds, damping, sources, unit)
 
     def label_propagation(self, rounds: int = 10) -> Collection:
         """(node, community): in each round every node takes the label most of its neighbours have, itself included.
 
-        All nodes at once, ties to the smaller label, on the undirected simple graph; the rounds are fixed because
-        labels may swing for ever.
+        All nodes at once, ties to the smaller label, on the undirected simple graph; the number of rounds is fixed
+        because labels may oscillate forever.
         """
         return ranking.label_propagation(self, rounds)
 
     # -------------------------------------------------------------------------------------- structure
 
     def degree(self) -> Collection:
-        """(node, degree, in_degree, out_degree): edges at each node; parallel ones count each, a self-loop twice."""
+        """(node, degree, in_degree, out_degree): edges at each node; parallel ones count individually, a self-loop
+        twice."""
         return structure.degree(self)
 
     def in_degree(self) -> Collection:
@@ -366,12 +371,12 @@ class Graph:
     def triangles(self) -> Collection:
         """(a, b, c): every triangle of the undirected simple graph once, a < b < c.
 
-        Nodes that are not integers come in the order of their hashes. Nothing is kept but the edges and the triangles.
+        Nodes that are not integers are in the order of their hashes. Only the edges and the triangles are stored.
         """
         return structure.triangles(self)
 
     def motif(self, pattern: str | Iterable[tuple[str, str]]) -> Collection:
-        """(a, b, c, ...): every occurrence of a pattern in the undirected simple graph, once. Corners are different
+        """(a, b, c, ...): every occurrence of a pattern in the undirected simple graph, once. Corners are distinct
         nodes; further edges between them do not matter.
 
         `pattern`: "triangle", "diamond" (a cycle of four), "4-clique", "house" (a 4-clique and a roof), "5-clique", or
@@ -388,11 +393,11 @@ class Graph:
         return motifs.motif(self, pattern)
 
     def clustering(self) -> Collection:
-        """(node, degree, triangles, coefficient): how many of the pairs of a node's neighbours are neighbours."""
+        """(node, degree, triangles, coefficient): the fraction of pairs of a node's neighbours that are neighbours."""
         return structure.clustering(self)
 
     def levels(self) -> Collection:
-        """(node, level): edges of the longest path that ends at the node; nodes on or behind a cycle have no level.
+        """(node, level): edges of the longest path that ends at the node; nodes on or after a cycle have no level.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -408,7 +413,7 @@ class Graph:
         """(a, b, weight): the edges of a minimum spanning forest, undirected; ties to the smaller nodes.
 
         Its weight is `g.spanning_forest().agg(total=col.weight.sum())`. Every edge weighs 1 if the graph has no
-        weights. Edges with a NULL weight are passed over.
+        weights. Edges with a NULL weight are ignored.
         """
         return spanning.forest(self)
 
@@ -419,7 +424,7 @@ def _check_column(edges: Collection, name: Any) -> None:
 
 
 def _check_has(given: Any, *names: str) -> None:
-    """Refuse what is no collection with these columns."""
+    """Refuse anything but a collection with these columns."""
     if not isinstance(given, Collection):
         hint = f"give one with columns {', '.join(names)}" if names else "a table or a view is one"
         raise PlanError("E_TYPE", f"{given!r} is not a collection", hint)
@@ -443,12 +448,12 @@ def _check_weight(edges: Collection, weight: str) -> None:
 
 
 def _not_null(given: Collection, *names: str) -> Collection:
-    """The rows in which these columns have values."""
+    """The rows in which these columns are not NULL."""
     return given.filter(*(given[name].is_not_null() for name in names if given.schema()[name].nullable))
 
 
 def _lean(edges: Collection, memory: str, budget: int | str | None) -> loops.Lean | None:
-    """How loops over the edges are to be kept. Graphs over the same edges with the same budget share it."""
+    """How loops over the edges are maintained. Graphs over the same edges with the same budget share it."""
     if memory not in ("fast", "lean"):
         raise PlanError("E_OPTION", f"memory is {memory!r}", 'say "fast" or "lean"')
     if budget is None:

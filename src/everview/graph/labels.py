@@ -1,13 +1,13 @@
-"""The smallest label that comes to a node along edges: the loop behind every kind of component.
+"""The smallest label that reaches a node along edges: the loop behind every kind of component.
 
-Each node starts with a label of its own and takes the smallest it hears of. The loop is prioritized: a label enters
-by its number of bits, so that labels likely to win have spread before the others start, and most nodes never hear of a
-label that loses. That changes the cost, by an order of magnitude, not the answer.
+Each node starts with its own label and takes the smallest it receives. The loop is prioritised: a label enters by its
+number of bits, so that labels likely to win have spread before the others start, and most nodes never receive a losing
+one. That changes the cost, by an order of magnitude, not the result.
 
-*Which order.* Where the winner names the component, labels are order keys: for integers the nodes themselves. Where
-only equal or different matters, they are hashes. Numbers often follow the edges (pages of a site, towns along a road),
-and then each node in turn is overruled by its predecessor; hashes are in no such order. Strongly connected components
-of the web graph cnr-2000 take half the time and a fifth of the differences in the inner loops with hashes.
+*Which order.* If the winner names the component, labels are order keys: for integers the nodes themselves. If only
+equality matters, they are hashes. Numbers often follow the edges (pages of a site, towns along a road), and then each
+node in turn is overruled by its predecessor; hashes have no such order. Strongly connected components of the web graph
+cnr-2000 take half the time and a fifth of the differences in the inner loops with hashes.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def labelled(g: Graph, nodes: Collection) -> Collection:
 def smallest(g: Graph, nodes: Collection, *moves: Move) -> Collection:
     """(node, label): the smallest order key of a node from which moves lead to each node, its own included.
 
-    A move takes (node, label) rows to the nodes next to them. `nodes` must have each node once, or the loop costs an
-    index more (see `everview.plan.keys`).
+    A move maps (node, label) rows to the adjacent nodes. `nodes` must have each node once, or the loop costs a further
+    index (see `everview.plan.keys`).
     """
     small = _bits(col.label) if g.node_type.kind == "int" else _bits_of_hash(col.label)
     return _spread(g, labelled(g, nodes), small, moves)
 
 
 def smallest_hash(nodes: Collection, *moves: Move) -> Collection:
-    """(node, label): the same for hashes, which tell nodes apart (one-to-one on codes) but do not name them."""
+    """(node, label): the same for hashes, which identify nodes (one-to-one on codes) but do not name them."""
     return _spread(None, nodes.select(node=col.node, label=col.node.hash()), _bits_of_hash(col.label), moves)
 
 
@@ -58,7 +58,7 @@ def _spread(g: Graph | None, start: Collection, priority: Expression, moves: tup
 
 
 def _bits(label: Expression) -> Expression:
-    """Classes of doubling sizes, as many as there are bits; what is negative comes first."""
+    """Classes of doubling sizes, as many as there are bits; negative values come first."""
     return when(label > 0, (label.cast(float) + 1.0).log2().floor().cast(int)).otherwise(0)
 
 

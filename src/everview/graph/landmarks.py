@@ -1,12 +1,12 @@
-"""Landmarks: a few nodes to and from which all distances are kept, and questions that are asked once, guided by them.
+"""Landmarks: a few nodes with all distances maintained, which guide one-off queries.
 
-`Graph.distance` keeps its answers up to date. Where thousands of pairs are asked for once each, that is too much; and a
-search from scratch walks through half the graph. The distances of ten landmarks are an ordinary view. By the triangle
-inequality they bound every other distance from both sides, and a search that knows such bounds goes straight to its
-target, or from both ends (`everview.kernels.frontier.guided`). The answer is the same with any index, and with none.
+`Graph.distance` maintains its results. For thousands of pairs that are queried once each, that is too much; and a
+search from scratch visits half the graph. The distances of ten landmarks are an ordinary view. By the triangle
+inequality they bound every other distance from both sides, and a search with such bounds goes straight to its target,
+or from both ends (`everview.kernels.frontier.guided`). The result is the same with any index, and with none.
 
-Which nodes: those with most edges are on many shortest paths. But neighbours of each other say the same, so each
-further one must not be next to one that was taken, as long as there are others.
+Nodes with most edges are on many shortest paths. But neighbours provide the same information, so each further landmark
+must not be adjacent to a chosen one, where possible.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def landmarks(g: Graph, marks: Collection | int) -> Collection:
 
 
 def _table_of(g: Graph, nodes: list[Any]) -> Table:
-    """A table of nodes beside the edges; if there is one already, it is taken as it is."""
+    """A table of nodes beside the edges; an existing one is used as it is."""
     edges = _stored(g)
     name = f"{relation_of(edges).label}_landmarks"
     found = edges._core.catalog.tables.get(name)
@@ -104,7 +104,7 @@ def _stored(g: Graph) -> Table | View:
 
 
 class Search:
-    """A look at the edges, and the index, as they are now. `settled` counts the nodes that searches walked on from."""
+    """A snapshot of the edges and the index. `settled` counts the nodes that searches expanded."""
 
     def __init__(self, g: Graph, edges: Table | View, index: View | None) -> None:
         self.g, self.edges, self.index = g, edges, index
@@ -113,7 +113,7 @@ class Search:
 
     @reads
     def answers(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any, int]]:
-        """(source, target, distance) for each pair that is connected."""
+        """(source, target, distance) for each connected pair."""
         core = self._core
         for each in (self.edges, self.index):
             if each is not None:
@@ -138,7 +138,7 @@ class Search:
         return found
 
     def _searching(self, time: int) -> Callable[[int, int, Any], int]:
-        """The kernel, told where the edges and the index are: it takes a source, a target, and where to count."""
+        """The kernel bound to the edges and the index: it takes a source, a target, and a counter."""
         names = list(self.edges.schema())
         ends = (names.index(self.g.src), names.index(self.g.dst))
         weight = None if self.g.weight is None else names.index(self.g.weight)

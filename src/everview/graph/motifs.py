@@ -1,12 +1,12 @@
 """Motifs: every occurrence of a small pattern in the undirected simple graph, once.
 
-A pattern is a list of edges between named corners. Its occurrences are the rows of one join, an edge of the graph for
-each edge of the pattern; such joins are mostly cyclic, so they are kept worst-case optimally, without intermediate
-results (see `everview.plan.multiway`).
+A pattern is a list of edges between named corners. Its occurrences are the rows of one join, with an edge of the graph
+for each edge of the pattern; such joins are mostly cyclic, so they are maintained worst-case optimally, without
+intermediate results (see `everview.plan.multiway`).
 
-*Symmetry breaking* (ammar-2023 §3.5): a triangle would be found six times, once for each way to name its corners.
-Corners that the pattern's automorphisms exchange are put in order, `a < b`, so that of each occurrence one naming is
-left; where the order of an edge's ends is known, each edge of the graph needs to be there in one direction only.
+*Symmetry breaking* (ammar-2023 §3.5): a triangle would be found six times, once for each naming of its corners. Corners
+that the pattern's automorphisms exchange are ordered, `a < b`, so that one naming of each occurrence remains; if the
+order of an edge's ends is known, each edge of the graph is needed in one direction only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATTERNS: dict[str, tuple[Edge, ...]] = {
     "house": (*combinations("abcd", 2), ("b", "e"), ("c", "e")),
     "5-clique": tuple(combinations("abcde", 2)),
 }
-"""Patterns that have a name; diamond and house as ammar-2023 §3.5 draws them."""
+"""Named patterns; diamond and house as in ammar-2023 §3.5."""
 
 MOST_CORNERS = 8
 
@@ -98,7 +98,7 @@ def _edges(pattern: str | Iterable[Edge]) -> list[Edge]:
 
 
 def _pairs(pattern: Any) -> list[Edge]:
-    """Edges that were given one by one."""
+    """Explicitly given edges."""
     edges = list(pattern) if isinstance(pattern, Iterable) else [pattern]
     if not all(isinstance(e, tuple | list) and len(e) == 2 and all(isinstance(c, str) and c for c in e) for e in edges):
         raise PlanError("E_PATTERN", f"{pattern!r} is not a pattern", 'give edges between named corners: [("a", "b")]')
@@ -106,7 +106,7 @@ def _pairs(pattern: Any) -> list[Edge]:
 
 
 def _connected(edges: Sequence[Edge]) -> list[Edge]:
-    """The edges in an order in which each touches those before it, as far as they hang together."""
+    """The edges in an order in which each touches those before it, as far as they are connected."""
     found = [edges[0]]
     while True:
         seen = {corner for edge in found for corner in edge}

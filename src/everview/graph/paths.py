@@ -1,11 +1,11 @@
-"""Paths: what can be reached, how far it is, and the way there.
+"""Paths: reachability, distances, and shortest paths.
 
-One loop throughout: rows that say how far a node is, one edge further in every round, and the least for each node.
-Removing an edge makes some nodes farther; the engine withdraws, round by round, what that edge had contributed, so
+One loop throughout: rows with the distance of a node, one edge further in every round, and the least for each node.
+Removing an edge increases some distances; the engine retracts, round by round, what that edge had contributed, so
 nothing is searched again from the start.
 
-The variable's first column is the node it stands at: that is the column the edges are joined on, and a loop whose
-minimum comes out in the order the join wants needs no index for its variable.
+The variable's first column is the current node: the edges are joined on that column, and a loop whose minimum has the
+order that the join needs requires no index for its variable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LAST_PLACE = 10_000.0
-"""Behind the place of the largest float."""
+"""After the position of the largest float."""
 
 
 def reach(g: Graph, sources: Collection) -> Collection:
@@ -55,9 +55,9 @@ def sssp(g: Graph, sources: Collection, max_rounds: int | None = None) -> Collec
 
 
 def nearer(cost: Expression) -> Expression:
-    """A place in the queue: eight for each doubling of the cost, whatever its unit (Meyer and Sanders' delta-stepping
-    with buckets that grow). A node waits until those that may still make it nearer have had their turn, so most are
-    walked on from once. The last place is for costs that are infinite, or no number."""
+    """A queue position: eight for each doubling of the cost, whatever its unit (Meyer and Sanders' delta-stepping with
+    growing buckets). A node waits until those that may still bring it nearer have had their turn, so most are expanded
+    once. The last position is for infinite costs and NaN."""
     place = least((cost.cast(float).log2() * 8.0 + 512.0).floor(), lit(LAST_PLACE))
     return when(cost > 0, place.cast(int)).otherwise(0)
 
@@ -100,12 +100,13 @@ def distance(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collec
 
 
 def _far(g: Graph, start: Collection, max_hops: int | None) -> Collection:
-    """(node, source, cost): the least costs of paths from each source. Without a limit nobody asks for the hops."""
+    """(node, source, cost): the least costs of paths from each source. Without a limit the hops are not needed."""
     return _costs(g, start, max_hops) if max_hops is not None else _least_costs(g, start)
 
 
 def from_each(g: Graph, start: Collection, *, back: bool = False) -> Collection:
-    """(node, source, cost): how far every node is from each source, or (`back`) to it; by weight if there is one."""
+    """(node, source, cost): the distance of every node from each source, or (`back`) to it; by weight if there is
+    one."""
     if g.weight is None:
         return _from_each(g, start, None, back=back).select(node=col.node, source=col.source, cost=col.hops)
     return _least_costs(g, start, back=back)
@@ -125,8 +126,8 @@ def _least_costs(g: Graph, start: Collection, *, back: bool = False) -> Collecti
 def _meeting(g: Graph, wanted: Collection, most: int) -> Collection:
     """(source, target, distance) for pairs at most so many edges apart.
 
-    Searches start from both ends and go half of the way: where ten edges leave and enter each node, four hops from one
-    end are ten thousand nodes, two hops from each are two hundred.
+    Searches start from both ends and go half of the way: if ten edges leave and enter each node, four hops from one end
+    are ten thousand nodes, two hops from each are two hundred.
     """
     ahead = _from_each(g, wanted.select(node=wanted.source).distinct(), most - most // 2)
     behind = _from_each(g, wanted.select(node=wanted.target).distinct(), most // 2, back=True)
@@ -151,8 +152,9 @@ def _from_each(g: Graph, start: Collection, most: int | None, *, back: bool = Fa
 def _costs(g: Graph, start: Collection, most: int | None) -> Collection:
     """(node, source, hops, cost): the least costs of paths from each source, with the least hops of such a path.
 
-    Without a limit one row per node is enough: the cheapest, of these the one with fewest edges. With a limit a dearer
-    path with fewer edges may be what the next node needs, so the least cost is kept for every number of edges.
+    Without a limit one row per node is enough: the cheapest, and of these the one with fewest edges. With a limit a
+    more expensive path with fewer edges may be what the next node needs, so the least cost is kept for every number of
+    edges.
     """
     weight = g.weight_of()
     first = start.select(node=col.node, source=col.node, hops=lit(0), cost=_zero(g))
@@ -192,7 +194,7 @@ def shortest_path(g: Graph, pairs: Collection, max_hops: int | None = None) -> C
 def _steps_back(g: Graph, far: Collection) -> Collection:
     """(node, source, hops, cost, before, cost_before): the step before each node on a shortest path to it.
 
-    Hops go down by one with every step back, so that edges of weight 0 cannot lead in a circle.
+    Hops decrease by one with every step back, so that edges of weight 0 cannot form a cycle.
     """
     weight, reached = g.weight_of(), far.alias("reached")
     on = g.hop(far, source=far.source, hops=far.hops + 1, cost=far.cost + weight, before=far.node, cost_before=far.cost)
@@ -202,7 +204,7 @@ def _steps_back(g: Graph, far: Collection) -> Collection:
 
 
 def _below(x: Collection, most: int | None) -> Collection:
-    """The rows that may go further."""
+    """The rows that may be extended."""
     return x if most is None else x.filter(x.hops < whole_number(most, "the number of hops"))
 
 
@@ -211,7 +213,7 @@ def _zero(g: Graph) -> Any:
 
 
 def whole_number(n: int, what: str, least: int = 0) -> int:
-    """Refuse what is not a whole number of at least `least`."""
+    """Refuse anything but an integer of at least `least`."""
     if not isinstance(n, int) or isinstance(n, bool) or n < least:
         raise PlanError("E_RANGE", f"{what} is {n!r}", f"give a whole number, {least} or more")
     return n

@@ -1,7 +1,7 @@
 """Ranks and communities: loops with a fixed number of rounds.
 
-These need not have a fixed point, or reach it late, so the number of rounds is part of the question. Arithmetic is on
-integers: adding and taking away the same change leaves exactly what was there before, which floats would not.
+These need not have a fixed point, or reach it late, so the number of rounds is a parameter. Arithmetic is on integers:
+adding and removing the same change restores exactly the previous state, which floats would not.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FINEST = 10_000
 def pagerank(g: Graph, rounds: int | None, damping: float, sources: Collection | None, unit: int) -> Collection:
     """See `Graph.pagerank`.
 
-    Without a number of rounds, ranks start at what every node keeps. From there they only grow (more rank in gives
-    more rank out, rounding included) and stay below a bound, so they settle.
+    Without a number of rounds, ranks start at what every node keeps. From there they only grow (rounding is monotone)
+    and stay below a bound, so they converge.
 
-    Parts are rounded to the nearest unit. Rounded down they would be short by half a unit on average, and what is lost
-    on the way to a node adds up: with a unit of 100 and five edges to a node, an eighth of all rank.
+    Parts are rounded to the nearest unit. Rounding down would lose half a unit on average, and the loss on the way to a
+    node accumulates: with a unit of 100 and five edges to a node, an eighth of all rank.
     """
     if rounds is not None:
         whole_number(rounds, "the number of rounds", 1)
@@ -55,7 +55,7 @@ def pagerank(g: Graph, rounds: int | None, damping: float, sources: Collection |
         return given.union_all(base).group_by("node").agg(rank=col.rank.sum())
 
     def spread_lean(x: Collection) -> Collection:
-        """The same over edges that know how many they are at their source: one join, which need not be kept."""
+        """The same over edges that carry their source's out-degree: one join, which need not be arranged."""
         nearest = (x.rank * (2 * passed) + shared.out * of) // (shared.out * (2 * of))
         given = x.join(shared, x.node == shared.src).select(node=shared.dst, rank=nearest)
         return given.union_all(base).group_by("node").agg(rank=col.rank.sum())

@@ -1,11 +1,11 @@
-"""Regular path queries: an automaton walks the graph, one row per (node, source, state) it can be in.
+"""Regular path queries: an automaton traverses the graph, with one row per reachable (node, source, state).
 
-A row in state s asks, for every letter that s can read, for the edges at its node with that label: one join on (node,
-label) in each direction the expression uses, against an index of the edges by (end, label). A table with the columns
-src, label, dst in this order has the forward one already.
+A row in state s looks up, for every letter that s can read, the edges at its node with that label: one join on (node,
+label) in each direction that the expression uses, against an index of the edges by (end, label). A table with the
+columns src, label, dst in this order has the forward one already.
 
-Labels that `.` reads are any but those mentioned, so its edges are joined on the node alone and the mentioned labels
-are left to the other moves.
+`.` reads any label but those mentioned, so its edges are joined on the node alone, and the mentioned labels are left to
+the other moves.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """Minimum spanning forests by Borůvka's rounds, maintained.
 
-In every round each tree so far takes the lightest edge that leaves it; the edges taken join the forest. The order of
-edges is total (weight, then the two ends), so the edges taken in one round close no cycle and the forest is unique.
-Every round leaves at most half of the trees; a third or a quarter is usual.
+In every round each tree takes the lightest edge that leaves it; the edges taken join the forest. The order of edges is
+total (weight, then the two ends), so the edges taken in one round close no cycle and the forest is unique. Every round
+leaves at most half of the trees, typically a third or a quarter.
 
-*The first rounds stand one after the other* in the plan, instead of being rounds of a loop. In a loop an edge meets
-the names of the trees at its ends from all rounds, in pairs: the square of the rounds. Written out, every round has
-names of its own, and sees no edge that already was inside a tree. Whatever still leaves then, between a few of the
-trees, is left to a loop, which mostly has nothing to do.
+*The first rounds are unrolled* in the plan. In a loop an edge meets the names of the trees at its ends from all rounds,
+in pairs: the square of the rounds. Unrolled, every round has its own names, and sees no edge that was already inside a
+tree. The few remaining trees are left to a loop, which mostly has nothing to do.
 
-*Nodes first, then trees.* In each round the first edge is found for each node, and among these for each tree: a tree
-that gets another name would otherwise take all its edges with it.
+*Nodes first, then trees.* In each round the first edge is found for each node, and among these for each tree: otherwise
+a renamed tree would take all its edges with it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from everview.graph.graph import Graph
 
 WRITTEN_OUT = 5
-"""Rounds before the loop. Of a million nodes with ten neighbours each, a hundred trees or so are left to it then."""
+"""Unrolled rounds. Of a million nodes with ten neighbours each, about a hundred trees are then left to the loop."""
 Ends = tuple[str, str]
 
 
@@ -75,12 +74,12 @@ def _between(edges: Collection, ends: Ends, tree: Collection) -> Collection:
 
 
 def _larger(names: Collection, link: Collection, near: str, far: str) -> Collection:
-    """(node, label): for each tree's name that of the larger tree which it becomes part of by the links."""
+    """(node, label): for each tree's name that of the larger tree it becomes part of through the links."""
     return smallest_hash(names, along(link, near, far), along(link, far, near))
 
 
 def _rest(left: Collection, order: list[Expression]) -> Collection:
-    """(a, b, weight): what further rounds take. Trees are the nodes now, and two of them have one edge between them."""
+    """(a, b, weight): what further rounds take. Trees are the nodes now, with one edge between any two."""
     rises = col.near < col.far
     pair = {"x": when(rises, col.near).otherwise(col.far), "y": when(rises, col.far).otherwise(col.near)}
     edges = left.select("a", "b", "weight", **pair).group_by("x", "y").top(1, by=order)

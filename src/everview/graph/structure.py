@@ -1,4 +1,4 @@
-"""The shape of a graph: degrees, cores, triangles, levels."""
+"""The structure of a graph: degrees, cores, triangles, levels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def degree(g: Graph) -> Collection:
-    """See `Graph.degree`. Totals only: no index of the edges is needed."""
+    """Implements `Graph.degree`. Totals only: no index of the edges is needed."""
     e = g.edges
     out = e.select(node=e[g.src], into=lit(0), out=lit(1))
     into = e.select(node=e[g.dst], into=lit(1), out=lit(0))
@@ -26,8 +26,8 @@ def degree(g: Graph) -> Collection:
 def k_core(g: Graph, k: int) -> Collection:
     """See `Graph.k_core`.
 
-    From all nodes, keep those with k neighbours among the kept, until nobody leaves. Fewer kept nodes never give a node
-    more neighbours, so the sets shrink to the largest one that stays.
+    From all nodes, keep those with k neighbours among the kept, until none is removed. Fewer kept nodes never give a
+    node more neighbours, so the sets shrink to the largest stable one.
     """
     whole_number(k, "k")
     if k == 0:
@@ -73,8 +73,8 @@ def clustering(g: Graph) -> Collection:
 def levels(g: Graph) -> Collection:
     """See `Graph.levels`.
 
-    First which nodes have one: a node at the end of arbitrarily long walks is on a cycle or behind one. The others
-    form an acyclic graph, on which longest paths exist.
+    First which nodes have one: a node at the end of arbitrarily long walks is on a cycle or after one. The others form
+    an acyclic graph, on which longest paths exist.
     """
     nodes = g.nodes
     endless = nodes.iterate(lambda x: g.hop(x).distinct())

@@ -1,4 +1,4 @@
-"""Sources and sinks: where a pipeline's rows come from and where its views go.
+"""Sources and sinks: the inputs and outputs of pipelines.
 
     db.source("orders", ev.io.json("in/orders"), key="id")       # a directory that grows
     revenue.write_to(ev.io.parquet("out/revenue"))               # the view's changes, each exactly once
@@ -13,16 +13,18 @@
 | `jdbc`, `delta` | (a Spark DataFrame) | tables, through Spark's writers |
 | `kafka` | (a Spark stream) | a topic of changes |
 
-A Spark DataFrame, streaming or not, is given to `db.source` as it is. How positions, exactly-once and dead letters
-work is said in `everview.io.source`, `everview.io.feed` and `everview.io.outlet`.
+A Spark DataFrame, streaming or not, is passed to `db.source` directly. For positions, exactly-once delivery and dead
+letters see `everview.io.source`, `everview.io.feed` and `everview.io.outlet`.
 
-Besides:
+Further modules:
 
-    formats, blocks, texts, listing, fitting    files: what is in them, and how it fits a table
-    events, inbox          change feeds; records that others put for a table
-    file_sink, calls       files, web addresses and programs that are told of changes
-    checks, options, progress, notebooks    what people give and what they see
-    doors, unseen          the way up to Spark, and what a check knows of it
+    source_inference, bulk_load    the source that a path, table or DataFrame means; loading one at once
+    pipeline, program      the loop that runs sources and sinks; pipelines as files
+    formats, blocks, text_values, listing, record_encoder  files: their contents, and how they map to a table
+    events, inbox          change feeds; records delivered for a table by others
+    file_sink, call_sinks  files, web addresses and programs that receive changes
+    validation, options, progress, notebooks  arguments and display
+    doors, placeholders    the imports of Spark, and placeholders for checks
 """
 
 from __future__ import annotations
@@ -32,8 +34,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from everview.io import doors
-from everview.io.calls import Command, Webhook
-from everview.io.checks import names_option, path_of
+from everview.io.call_sinks import Command, Webhook
 from everview.io.files import Files
 from everview.io.formats import Arrow, Csv, Json, Parquet
 from everview.io.inbox import Inbox
@@ -43,6 +44,7 @@ from everview.io.pipeline import Run
 from everview.io.rows import Rows
 from everview.io.sink import Foreach, Sink
 from everview.io.source import Bad, Chunk, Source
+from everview.io.validation import names_option, path_of
 from everview.session.changes.batch import Batch
 
 if TYPE_CHECKING:
@@ -85,9 +87,9 @@ def csv(
     tail: bool = False,
     order: Order = "modified",
 ) -> Files:
-    """CSV files. Without a `delimiter`, it is inferred from the first line of each file: comma, semicolon, tab or `|`.
-    Any but a comma is mentioned on standard error. `header` says whether the first line has the names, or lists them.
-    An unquoted field that equals `null` is NULL. With `tail=True`, files that are appended to are followed.
+    """CSV files. By default the `delimiter` is inferred from the first line of each file: comma, semicolon, tab or `|`;
+    any but a comma is reported on standard error. `header` says whether the first line has the names, or lists them. An
+    unquoted field that equals `null` is NULL. With `tail=True`, files that are appended to are followed.
 
     >>> import everview as ev, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -151,7 +153,7 @@ def arrow(path: Path, *, order: Order = "modified") -> Files:
 
 
 def inbox(state: Path, table: str) -> Files:
-    """What Spark queries have written for a table with `format("everview")`: see `everview.spark.rows.datasource`.
+    """Records that Spark queries wrote for a table with `format("everview")`: see `everview.spark.rows.datasource`.
 
     >>> import everview as ev, tempfile
     >>> state = tempfile.mkdtemp()
@@ -164,8 +166,8 @@ def inbox(state: Path, table: str) -> Files:
 
 
 def rows(rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Rows:
-    """Rows of a Python iterable, as tuples or dicts, or of a function that returns one; the same rows must come again
-    after a restart.
+    """Rows of a Python iterable, as tuples or dicts, or of a function that returns one; it must yield the same rows
+    again after a restart.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -181,7 +183,7 @@ def foreach(function: Callable[[Batch], Any], *, position: Callable[[], int | No
 
     `position` returns the last time whose changes the function has stored, or None. If the function stores `batch.time`
     along with what it writes, each change is written exactly once across restarts. Without it, every start begins with
-    the present contents.
+    the current contents.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -201,10 +203,10 @@ def webhook(
     timeout: float = 10.0,
     position: Path | None = None,
 ) -> Webhook:
-    """A web address that is sent each time's changes as JSON: `{"time": 7, "changes": [{..., "_time": 7, "_diff": 1}]}`
-    (with `mode="snapshot"` the rows). It is tried again `retries` times if the receiver is not there or too busy. A
-    change may come twice and never not at all; `position` names a file for the last time that was taken, so that a
-    restart goes on from there. The header `Idempotency-Key` is the same for the same changes.
+    """A web address that receives each time's changes as JSON: `{"time": 7, "changes": [{..., "_time": 7, "_diff":
+    1}]}` (with `mode="snapshot"` the rows). A call is retried `retries` times if the receiver is unavailable or
+    overloaded. Delivery is at least once; `position` names a file for the last acknowledged time, from which a restart
+    continues. The header `Idempotency-Key` is the same for the same changes.
 
     >>> outlet = alerts.write_to(ev.io.webhook("https://example.org/alerts"))  # doctest: +SKIP
     """
@@ -213,8 +215,8 @@ def webhook(
 
 def command(arguments: str | Sequence[str], *, timeout: float | None = None, position: Path | None = None) -> Command:
     """A program that is run for each time's changes: they are on its standard input, a JSON object per line with
-    `_time` and `_diff`; the time is in EVERVIEW_TIME too. An exit code that is not 0 ends the run. `position` as for
-    `webhook`. No shell is involved; in a pipeline's file, it runs in the folder of the file.
+    `_time` and `_diff`; the time is also in EVERVIEW_TIME. A nonzero exit code ends the run. `position` as for
+    `webhook`. No shell is involved; in a pipeline file, it runs in the folder of the file.
 
     >>> import everview as ev, pathlib, sys, tempfile
     >>> log = pathlib.Path(tempfile.mkdtemp()) / "log"
@@ -239,8 +241,8 @@ def jdbc(spark: SparkSession, url: str, table: str, **options: str) -> Sink:
 
 
 def delta(spark: SparkSession, path: str, **options: str) -> Sink:
-    """A Delta table (Spark needs its package): each time's changes are one commit, which Delta itself takes only
-    once.
+    """A Delta table (requires its Spark package): each time's changes are one commit, which Delta itself
+    deduplicates.
 
     >>> outlet = view.write_to(ev.io.delta(spark, "lake/revenue"))  # doctest: +SKIP
     """
@@ -248,9 +250,8 @@ def delta(spark: SparkSession, path: str, **options: str) -> Sink:
 
 
 def kafka(spark: SparkSession, servers: str, topic: str, *, key: str | Sequence[str] = (), **options: str) -> Sink:
-    """A Kafka topic (Spark needs its connector): each change is a record of JSON with `_time` and `_diff`, its key the
-    columns named by `key`. A time that was written in part is completed after a restart; see
-    `everview.spark.rows.topics`.
+    """A Kafka topic (requires its Spark connector): each change is a JSON record with `_time` and `_diff`, keyed by the
+    columns named by `key`. A partially written time is completed after a restart; see `everview.spark.rows.topics`.
 
     >>> outlet = view.write_to(ev.io.kafka(spark, "127.0.0.1:9092", "revenue", key="country"))  # doctest: +SKIP
     """

@@ -1,9 +1,9 @@
 """Text files in blocks of whole records.
 
-A position in a text file is a byte offset at a record's end, so reading goes on from it without looking at what came
-before, and a file that is still being appended to can be followed. A record ends at a line break that is not inside
-quotes: quotes come in pairs (RFC 4180 doubles a quote to escape it), so a line break with an even number of quotes
-before it, counted from a record's end, is outside.
+A position in a text file is a byte offset at the end of a record, so reading resumes there without looking at earlier
+data, and a file that is being appended to can be followed. A record ends at a line break outside quotes: quotes come in
+pairs (RFC 4180 doubles a quote to escape it), so a line break with an even number of quotes since the last record's end
+is outside.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEWLINE = 10
 
 
 def record_ends(data: bytes, quote: int | None) -> npt.NDArray[np.intp]:
-    """Offsets just behind the line breaks that end records.
+    """Offsets just after the line breaks that end records.
 
     >>> record_ends(b'a,"x' + b'\\n' + b'y"' + b'\\n' + b'b', ord('"')).tolist()
     [8]
@@ -37,7 +37,7 @@ def record_ends(data: bytes, quote: int | None) -> npt.NDArray[np.intp]:
 def blocks(
     file: Any, at: int, *, limit: int | None = None, quote: int | None = None, whole: bool = True
 ) -> Iterator[tuple[bytes, int]]:
-    """(bytes of whole records, offset behind them), from a file that stands at offset `at`.
+    """(bytes of whole records, offset after them), from a file positioned at offset `at`.
 
     At most `limit` records each. What follows the last line break counts as a record if the file is `whole`; if it is
     still growing, it waits.

@@ -1,6 +1,6 @@
-"""Change feeds: records that say what happened to a row, instead of being one.
+"""Change feeds: records that describe changes of rows.
 
-Three shapes are understood. All become the same thing, a list of *events* (row, +1 or -1), in order:
+Three formats are supported. All become a list of *events* (row, +1 or -1), in order:
 
 | shape | looks like | from |
 |---|---|---|
@@ -8,11 +8,11 @@ Three shapes are understood. All become the same thing, a list of *events* (row,
 | diff | a row, `_diff`: +n or -n | Everview's own sinks |
 | Debezium | `{"op": "c", "u", "d", "r" or "t", "before": row, "after": row}`, maybe in `payload` | Debezium, Kafka |
 
-For a table with a key, +1 puts a row in its key's place, whatever was there before, and -1 empties the place, whatever
-is in it and whatever else the record says: a feed may send the key alone. A deletion that finds nothing is counted, or
-refused (`missing="reject"`); feeds that deliver twice have such deletions. What was there before an update is no
-deletion: it goes if it is there still, because a feed may say what came before what went within one commit, as Delta's
-does. Without a key the events are counted, and taking away a row that is not there is an error.
+In a table with a key, +1 replaces whatever is stored under the key, and -1 deletes it, whatever else the record
+contains: a feed may send the key alone. A deletion of a missing key is counted, or refused (`missing="reject"`); feeds
+that deliver twice have such deletions. The row before an update is not a deletion: it is removed if it is still there,
+because a feed may list the new row before the old one within one commit, as Delta's does. Without a key the events are
+counted, and deleting an absent row is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from everview.codes.scalars import shown
 from everview.errors import InputError, did_you_mean
-from everview.io.texts import values_of_json
+from everview.io.text_values import values_of_json
 from everview.types import INT, STR, TIMESTAMP, DataType
 
 CHANGE, VERSION, STAMP = "_change_type", "_commit_version", "_commit_timestamp"
@@ -41,15 +41,15 @@ SIGNS: dict[str, int] = {
 }
 
 BEFORE = -(1 << 40)
-"""Stands for the count of a row as it was before an update, in a feed with a key"""
+"""Stands for the count of a row before an update, in a feed with a key"""
 
 Shape = Literal["column", "diff", "debezium"]
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """How a feed's records say what happened: the shape, the column that says it, columns that are not data, and those
-    of them that say in which order it happened.
+    """The format of a feed's records: its shape, the column with the operation, the metadata columns, and those of them
+    that give the order.
     """
 
     shape: Shape
@@ -59,13 +59,11 @@ class Envelope:
 
     @property
     def unordered(self) -> bool:
-        """Whether a row that goes may be told after the one that takes its place, and nothing tells it from a
-        deletion.
-        """
+        """Whether a deleted row may be listed after its replacement, with nothing to distinguish it from a deletion."""
         return self.shape == "diff"
 
     def wanted(self, columns: Mapping[str, DataType]) -> dict[str, DataType] | None:
-        """What to ask the source for; None: its records as they are."""
+        """The columns to request from the source; None: records as they are."""
         if self.shape == "debezium":
             return None
         kind = INT if self.shape == "diff" else STR
@@ -97,15 +95,15 @@ def envelope(schema: pa.Schema, change_column: str | None) -> Envelope:
 
 
 def _ordering(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that say when a change was committed, as far as their types have an order: what a version is, is the
-    catalog's choice (Delta counts, Iceberg draws lots, others have texts).
+    """The columns with the commit order, as far as their types are ordered: a version's type depends on the catalog
+    (Delta counts, Iceberg uses random numbers, others texts).
     """
     kinds = {VERSION: pa.types.is_integer, STAMP: pa.types.is_timestamp}
     return tuple(name for name, fits in kinds.items() if name in schema.names and fits(schema.field(name).type))
 
 
 def row_schema(found: pa.Schema, shape: Envelope) -> pa.Schema:
-    """The columns of the rows that a feed is about."""
+    """The columns of the rows in a feed."""
     if shape.shape != "debezium":
         return pa.schema([field for field in found if field.name not in shape.extra])
     fields = found
@@ -120,7 +118,7 @@ def row_schema(found: pa.Schema, shape: Envelope) -> pa.Schema:
 
 
 def signs(shape: Envelope, values: list[Any], keyed: bool = False) -> tuple[np.ndarray, dict[int, str]]:
-    """What each record does, as a signed count, and why the others were refused."""
+    """The operation of each record as a signed count, and why the others were refused."""
     words = SIGNS | {"update_preimage": BEFORE} if keyed else SIGNS
     counts = np.zeros(len(values), dtype=np.int64)
     refused: dict[int, str] = {}
@@ -139,7 +137,7 @@ CLEAR = "t"
 
 
 def debezium(record: Any, columns: Mapping[str, DataType], keyed: bool) -> list[tuple[dict[str, Any] | None, int]]:
-    """The events of one Debezium record; (None, 0) empties the table, and a tombstone is no event.
+    """The events of one Debezium record; (None, 0) empties the table, and a tombstone is not an event.
 
     >>> debezium({"op": "u", "before": {"id": 1}, "after": {"id": 2}}, {"id": INT}, keyed=False)
     [({'id': 1}, -1), ({'id': 2}, 1)]
@@ -150,7 +148,7 @@ def debezium(record: Any, columns: Mapping[str, DataType], keyed: bool) -> list[
     op = body.get("op")
     if op == CLEAR:
         return [(None, 0)]
-    if op == "m":  # a message of the log, about no row
+    if op == "m":  # a log message, not about a row
         return []
     if op not in ("c", "r", "u", "d"):
         raise InputError("E_CHANGES", f"{shown(op)} is not a Debezium op", "c, r, u, d, t and m are known")
@@ -173,7 +171,7 @@ def debezium(record: Any, columns: Mapping[str, DataType], keyed: bool) -> list[
 
 
 def _body(record: Any) -> dict[str, Any] | None:
-    """The part with op, before and after: out of a text, a single column, Kafka's schema and payload."""
+    """The part with op, before and after: extracted from a text, a single column, Kafka's schema and payload."""
     if isinstance(record, Mapping) and "op" not in record:
         if "payload" in record:
             return _body(record["payload"])
@@ -185,7 +183,7 @@ def _body(record: Any) -> dict[str, Any] | None:
         except ValueError as error:
             raise InputError("E_RECORD", f"no JSON: {error}") from None
     if record is None or (isinstance(record, Mapping) and all(v is None for v in record.values())):
-        return None  # a tombstone, which lets Kafka forget a key
+        return None  # a tombstone, which lets Kafka compact a key
     if not isinstance(record, Mapping):
         raise InputError("E_RECORD", f"{shown(record)} is not a JSON object")
     return dict(record)
@@ -198,8 +196,8 @@ def _row(value: Any, columns: Mapping[str, DataType]) -> dict[str, Any] | None:
 
 
 def in_commit_order(counts: np.ndarray, versions: np.ndarray | None, stamps: np.ndarray | None = None) -> np.ndarray:
-    """The order in which to apply events: by commit, and deletions first within one; as they came, if nothing says
-    which commit was first. Versions are numbers in the order of commits, unless their timestamps say otherwise.
+    """The order in which to apply events: by commit, with deletions first within one; in order of arrival if commits
+    are not ordered. Versions are in commit order, unless their timestamps contradict it.
 
     >>> in_commit_order(np.array([1, -1, 1]), np.array([5, 5, 4])).tolist()
     [2, 1, 0]

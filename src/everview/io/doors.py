@@ -1,4 +1,4 @@
-"""The doors from pipelines to Spark, which stands above them: imported when they are first opened."""
+"""The imports from pipelines to Spark, a higher layer, made on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def spark_on_this_machine(master: str, conf: Mapping[str, Any], log: Path) -> SparkSession:
-    """Start Spark, and Python workers for the first step; what its JVM says goes to a file."""
+    """Start Spark, and Python workers for the first step; the JVM's output goes to a file."""
     from everview.spark.java.chatter import chatter_in
     from everview.spark.local import start
     from everview.spark.workers.early import early

@@ -1,10 +1,10 @@
-"""A change feed's events as codes, and what they leave under each key.
+"""Encodes the events of a change feed, and computes what they leave under each key.
 
-Most feeds have a column that says what happened to the rest of the record; they are read column by column. Debezium's
-records are envelopes with a row before and a row after, read one by one.
+Most feeds have a column with the operation and are read column by column. Debezium's records are envelopes with a row
+before and a row after, read one by one.
 
-The work is the same wherever it is done: in this process, or in Spark's tasks (`everview.spark.rows.encode`), where
-events travel as columns of codes with three columns more: what happened, in which commit, and when.
+The work is the same in this process and in Spark tasks (`everview.spark.rows.encode`), where events are sent as columns
+of codes with three more columns: the operation, the commit, and its timestamp.
 
 >>> rows = np.array([[1, 1, 2, 3, 4], [10, 11, 20, 0, 0]])  # key and value of five events, in order
 >>> old = np.array([[3], [30]])
@@ -23,19 +23,19 @@ import pyarrow as pa
 from everview.codes.values import encode_value
 from everview.errors import InputError
 from everview.io import changes
-from everview.io.fitting import Codes, Fitting, columns_of_rows, reason_of, text_of
+from everview.io.record_encoder import Codes, RecordEncoder, columns_of_rows, reason_of, text_of
 from everview.io.source import Bad
 from everview.session.changes.current_rows import records
 
 UNKNOWN = np.iinfo(np.int64).min
-"""Stands for a commit or timestamp that is not told, where events travel."""
+"""Stands for an unknown commit or timestamp in encoded events."""
 
 EXTRA = 3
-"""Columns that travel with the codes."""
+"""Columns sent along with the codes."""
 
 
 class Told(NamedTuple):
-    """Events: rows' codes as columns, signed counts, and versions and timestamps of commits where all have them."""
+    """Events: rows' codes as columns, signed counts, and versions and timestamps of commits if all have them."""
 
     codes: np.ndarray
     counts: np.ndarray
@@ -45,12 +45,12 @@ class Told(NamedTuple):
     """whether the table was emptied before them"""
 
     def in_order(self) -> Told:
-        """The same in the order in which they are to be applied."""
+        """The same in the order of application."""
         order = changes.in_commit_order(self.counts, self.commits, self.stamps)
         return Told(self.codes[:, order], self.counts[order])
 
     def packed(self, columns: Sequence[int]) -> np.ndarray:
-        """As one matrix of words, the codes in this order of columns."""
+        """As one matrix of words, with the codes in this column order."""
         more = [self.counts, *(self._words(part) for part in (self.commits, self.stamps))]
         return np.concatenate([self.codes[list(columns)], np.stack(more)])
 
@@ -65,17 +65,15 @@ class Told(NamedTuple):
         return Told(words[:-EXTRA], counts, commits, stamps)
 
 
-def told(fitting: Fitting, shape: changes.Envelope, rows: Any, place: str, bad: list[Bad]) -> Told:
+def told(fitting: RecordEncoder, shape: changes.Envelope, rows: Any, place: str, bad: list[Bad]) -> Told:
     """The events in records; those that do not fit are added to `bad`."""
     if shape.shape == "debezium":
         return _enveloped(fitting, rows.to_pylist() if isinstance(rows, pa.Table) else rows, place, bad)
     return _in_columns(fitting, shape, rows, place, bad)
 
 
-def _enveloped(fitting: Fitting, records: Iterable[Any], place: str, bad: list[Bad]) -> Told:
-    """The events in Debezium's records, which are read one by one; what came before the table was emptied is
-    forgotten.
-    """
+def _enveloped(fitting: RecordEncoder, records: Iterable[Any], place: str, bad: list[Bad]) -> Told:
+    """The events in Debezium's records, read one by one; events before the table was emptied are dropped."""
     events: list[tuple[Codes, int]] = []
     cleared = False
     for record in records:
@@ -88,7 +86,7 @@ def _enveloped(fitting: Fitting, records: Iterable[Any], place: str, bad: list[B
         if len(coded) < len(found):
             events, cleared = [], True
         if len(coded) == 2 and _same_key(fitting.key, coded[0][0], coded[1][0]):
-            del coded[0]  # an update: the row after it takes the place of the row before it
+            del coded[0]  # an update: the row after it replaces the row before it
         events += coded
     codes = columns_of_rows([row for row, _ in events], len(fitting.columns))
     return Told(codes, np.array([sign for _, sign in events], dtype=np.int64), cleared=cleared)
@@ -98,8 +96,8 @@ def _same_key(key: Sequence[int], one: Codes, other: Codes) -> bool:
     return bool(key) and all(one[c] == other[c] for c in key)
 
 
-def _code(fitting: Fitting, row: dict[str, Any], sign: int) -> Codes:
-    """Codes of a row. Of one that goes, a database may send the key alone, and the key is all that is needed."""
+def _code(fitting: RecordEncoder, row: dict[str, Any], sign: int) -> Codes:
+    """Encode a row. For a deletion a database may send the key alone, which is all that is needed."""
     codec = fitting.codec
     if sign > 0 or not fitting.key:
         return codec.encode_row(row)
@@ -107,8 +105,8 @@ def _code(fitting: Fitting, row: dict[str, Any], sign: int) -> Codes:
     return tuple(coded.get(c, 0) for c in range(len(codec.names)))
 
 
-def _in_columns(fitting: Fitting, shape: changes.Envelope, rows: Any, place: str, bad: list[Bad]) -> Told:
-    """The events in records that have a column for what happened."""
+def _in_columns(fitting: RecordEncoder, shape: changes.Envelope, rows: Any, place: str, bad: list[Bad]) -> Told:
+    """The events in records with an operation column."""
     if isinstance(rows, pa.Table):
         said = rows[shape.column].to_pylist()
         when: dict[str, Any] = {name: rows[name] for name in shape.ordering if name in rows.column_names}
@@ -129,7 +127,7 @@ def _in_columns(fitting: Fitting, shape: changes.Envelope, rows: Any, place: str
 
 
 def _comparable(values: Any, kept: np.ndarray) -> np.ndarray | None:
-    """Some of a column's values; None if one of them is not told."""
+    """Some of a column's values; None if one of them is missing."""
     if not isinstance(values, pa.ChunkedArray):
         picked = [values[i] for i in kept]
         return None if any(v is None for v in picked) else np.array(picked)
@@ -142,9 +140,7 @@ def _comparable(values: Any, kept: np.ndarray) -> np.ndarray | None:
 
 
 class Applied(NamedTuple):
-    """What events did to rows under keys, as columns: rows that stand there now and did not, rows that stood there and
-    do not any more, and what deletions asked for that found nothing.
-    """
+    """The effect of events on rows under keys, as columns: rows added, rows removed, and deletions of missing keys."""
 
     new: np.ndarray
     gone: np.ndarray
@@ -155,11 +151,11 @@ _EMPTY, _AS_BEFORE = -1, -2
 
 
 def applied(rows: np.ndarray, counts: np.ndarray, old: np.ndarray, width: int, unordered: bool = False) -> Applied:
-    """What events, in order, do to the rows `old` that stand under their keys, the first `width` columns of both.
+    """The effect of events, in order, on the stored rows `old` under their keys, the first `width` columns of both.
 
-    A row that comes takes its key's place. A deletion empties the place of its key, whatever else it says. What was
-    there before an update (`changes.BEFORE`) goes if it is there still. Where nothing tells the two apart
-    (`unordered`), a row that goes though it was replaced a moment ago is the one that was replaced.
+    An inserted row replaces its key's row. A deletion removes its key's row, whatever else it contains. The row before
+    an update (`changes.BEFORE`) is removed if it is still there. If the two cannot be distinguished (`unordered`), a
+    deletion of a row that was just replaced refers to the old one.
     """
     there = old.shape[1]
     keys = records(np.ascontiguousarray(np.concatenate([old[:width], rows[:width]], axis=1)))
@@ -196,7 +192,7 @@ def _by_group(of: np.ndarray, wanted: np.ndarray) -> dict[int, list[int]]:
 def _one_by_one(
     rows: np.ndarray, counts: np.ndarray, events: list[int], old: np.ndarray | None, unordered: bool, missing: list[int]
 ) -> int:
-    """The event whose row stands under a key in the end; what found nothing is added to `missing`."""
+    """The event whose row remains under a key; deletions of missing keys are added to `missing`."""
     stands: list[int] | None = None if old is None else old.tolist()
     end = _EMPTY if old is None else _AS_BEFORE
     replaced: list[list[int]] = []

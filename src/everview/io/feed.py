@@ -1,8 +1,8 @@
-"""A feed: a source tied to a table, one transaction per chunk.
+"""A feed: a source connected to a table, one transaction per chunk.
 
-The transaction holds the chunk's rows, its dead letters and its marks, so all of them are there after a crash or none
-is. Work is done on codes (int64 columns, see `everview.io.fitting`); rows that are far away (a large DataFrame's) are
-coded there, if the session can.
+The transaction holds the chunk's rows, its dead letters and its marks, so after a crash all of them are there or none
+is. Work is done on codes (int64 columns, see `everview.io.record_encoder`); remote rows (a large DataFrame's) are
+encoded where they are, if the session supports it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from everview.errors import InputError
 from everview.io import changes
 from everview.io.events import Told, applied, told
-from everview.io.fitting import Codes, Fitting, columns_of_rows, text_of
+from everview.io.record_encoder import Codes, RecordEncoder, columns_of_rows, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, checked, here
 from everview.language.relation import relation_of
 from everview.session.changes.current_rows import last_of_each
@@ -37,10 +37,10 @@ MODES: tuple[Mode, ...] = ("append", "upsert", "changes", "snapshot")
 Policy = Literal["fail", "quarantine"]
 
 Missing = Literal["count", "reject"]
-"""What becomes of a deletion by key that finds nothing"""
+"""The treatment of deletions of missing keys"""
 
 DEAD_LETTERS: dict[str, DataType] = {"place": STR, "reason": STR, "record": STR}
-"""Columns of a table of refused records."""
+"""Columns of the table of rejected records."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Rules:
     mode: Mode
     shape: changes.Envelope | None
     exact: bool
-    """Whether columns that the table has not are refused: yes if its columns were told from the source"""
+    """Whether columns that the table lacks are refused: yes if its columns were inferred from the source"""
     policy: Policy
     missing: Missing
     limit: int | None
@@ -58,7 +58,7 @@ class Rules:
 
 
 class Feed:
-    """A source tied to a table; made by `db.source`."""
+    """A source connected to a table; created by `db.source`."""
 
     def __init__(self, core: Core, table: Table, source: Source, rules: Rules, dead: Table | None) -> None:
         self.core = core
@@ -67,7 +67,7 @@ class Feed:
         self.rules = rules
         self.dead = dead
         self.name = relation_of(table).label
-        self.fitting = Fitting(
+        self.fitting = RecordEncoder(
             relation_of(table).label,
             relation_of(table).codec,
             exact=rules.exact,
@@ -78,7 +78,7 @@ class Feed:
         self.rows = 0
         self.rejected = 0
         self.missing = 0
-        """deletions by key that found nothing"""
+        """deletions of missing keys"""
         self._late = 0
         self._ready = False
         self._due = 0.0
@@ -87,27 +87,27 @@ class Feed:
     # running
 
     def begin(self, follow: bool, wake: Callable[[], None] = lambda: None) -> None:
-        """A run begins."""
+        """Begin a run."""
         self._open()
         self._due, self._idle = 0.0, False
         self.source.start(follow, wake)
 
     def end(self) -> None:
-        """The run ends."""
+        """End the run."""
         self.source.stop()
 
     @property
     def caught_up(self) -> bool:
-        """Whether the source had nothing more when it was last asked."""
+        """Whether the source had nothing more when last polled."""
         return self._idle and self.source.caught_up
 
     @property
     def late(self) -> int:
-        """Records that came when their time was over: by the table's time to live, or by the source's own rule."""
+        """Late records: by the table's time to live, or by the source's own rule."""
         return self._late + self.source.dropped
 
     def step(self) -> bool:
-        """Take one chunk, if there is one, in one transaction."""
+        """Process one chunk, if there is one, in one transaction."""
         now = time.monotonic()
         if now < self._due:
             return False
@@ -161,7 +161,7 @@ class Feed:
         self._late += self.core.clock.late(self.table) - late
 
     def _transact(self, work: Work, bad: list[Bad], marks: Mapping[str, str]) -> int:
-        """Commit a chunk; how many records it was."""
+        """Commit a chunk; return its number of records."""
         while True:
             try:
                 with Transaction(self.core):
@@ -202,7 +202,7 @@ class Feed:
         return Upserts(codes) if self.rules.mode == "upsert" else Additions(codes)
 
     def _coded_there(self, chunk: Chunk, rows: Distant, bad: list[Bad]) -> Work | None:
-        """Have many rows coded where they are, if the session can; else they come here."""
+        """Encode many rows where they are, if the session supports it; else bring them here."""
         how = "snapshot" if chunk.snapshot else self.rules.mode
         coded = encode_remote(self.core, self.table, rows, self.fitting, chunk.place, how) if rows.large else None
         if coded is None:
@@ -222,32 +222,32 @@ class Feed:
         return Events(found.in_order(), shape.unordered, found.cleared)
 
 
-# What a chunk does to its table.
+# the effect of a chunk on its table
 
 
 class Work(ABC):
-    """Changes of a table that are ready to be staged."""
+    """Changes of a table, ready to be staged."""
 
     @property
     def missing(self) -> int:
-        """How many deletions by key have found nothing, when the transaction is done."""
+        """The number of deletions of missing keys, when the transaction is done."""
         return 0
 
     @abstractmethod
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
-        """Stage them in the transaction under way; how many records they were."""
+        """Stage them in the current transaction; return the number of records."""
 
     def excuse(self, feed: Feed, error: InputError, bad: list[Bad]) -> bool:
-        """Set the records aside for which the transaction failed; whether there are such."""
+        """Set aside the records that made the transaction fail; return whether there are any."""
         return False
 
     def discard(self) -> None:  # noqa: B027  # most have nothing to do
-        """The transaction has ended, one way or the other."""
+        """Called when the transaction has ended, either way."""
 
 
 @dataclass
 class Elsewhere(Work):
-    """Rows that were coded where they are."""
+    """Rows that were encoded remotely."""
 
     coded: Any
 
@@ -270,7 +270,7 @@ class Elsewhere(Work):
 
 @dataclass
 class Additions(Work):
-    """Rows that are added."""
+    """Rows to insert."""
 
     codes: np.ndarray
 
@@ -294,7 +294,7 @@ class Upserts(Work):
 
 @dataclass
 class Snapshot(Work):
-    """All rows there are: what differs from those that are known is the change."""
+    """A complete copy of the rows: the change is the difference from the stored ones."""
 
     codes: np.ndarray
 
@@ -316,11 +316,11 @@ class Snapshot(Work):
 
 @dataclass
 class Events(Work):
-    """Rows that came and went, in order; first the table may be emptied."""
+    """Insertions and deletions, in order; the table may be emptied first."""
 
     told: Told
     unordered: bool
-    """Whether a row that goes may be told after the one that takes its place"""
+    """Whether a deleted row may be listed after its replacement"""
     cleared: bool = False
     _missing: int = 0
 
@@ -351,7 +351,7 @@ class Events(Work):
                 feed.core.transactions.stage(table, np.ascontiguousarray(codes[back]), sign)
 
     def _refuse(self, feed: Feed, missing: np.ndarray, bad: list[Bad]) -> int:
-        """Refuse deletions that found nothing, if they are to be; how many are only counted."""
+        """Refuse deletions of missing keys, if so configured; return how many are only counted."""
         if feed.rules.missing == "count":
             return int(missing.shape[1])
         for row in map(tuple, missing.T.tolist()):
@@ -375,7 +375,7 @@ class Events(Work):
 
 
 def _absent(feed: Feed, row: Codes, times: int) -> list[Bad]:
-    """Dead letters for a row that was deleted so many times too often."""
+    """Dead letters for a row that was deleted too often."""
     key = relation_of(feed.table).key
     shown = text_of(key_of(feed.table, row) if key else relation_of(feed.table).codec.decode_row(row))
     return [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", shown)] * times

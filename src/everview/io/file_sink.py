@@ -1,14 +1,14 @@
 """Files as a sink: one file per time, or one file with the contents.
 
-`mode="changes"` fills a directory with files `changes-<time>`: the rows that came and went, with columns `_time` and
-`_diff`. The name carries the time, so the position is the highest name, and a file is there whole or not at all: it is
-written under a hidden name, forced to disk and renamed. Nothing is ever rewritten. Such a directory can be read back
-with `db.source(..., mode="changes")`, by this session's next view or by another's.
+`mode="changes"` fills a directory with files `changes-<time>`: the inserted and deleted rows, with columns `_time` and
+`_diff`. The name carries the time, so the position is the highest name. A file appears atomically: it is written under
+a hidden name, synced and renamed. Nothing is ever rewritten. Such a directory can be read back with `db.source(...,
+mode="changes")`, by this session's next view or by another's.
 
-`mode="snapshot"` keeps one file with the present contents: the path itself if it ends like a file (`out/sales.csv`),
-replaced in one rename, else `contents-<time>` in the directory.
+`mode="snapshot"` keeps one file with the current contents: the path itself if it has a file suffix (`out/sales.csv`),
+replaced by a rename, else `contents-<time>` in the directory.
 
-A small file `_everview.json` says whose directory it is, because times of different sessions do not compare.
+A small file `_everview.json` identifies the owner of the directory, because times of different sessions do not compare.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pyarrow import fs
 
 from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
-from everview.io.checks import reaching
 from everview.io.files import Files
 from everview.io.listing import Place
 from everview.io.sink import Sink, SinkMode
+from everview.io.validation import reaching
 from everview.session.changes.batch import Batch
 from everview.store.files import sync_folder
 from everview.types import INT, DataType
@@ -55,7 +55,7 @@ class FileSink(Sink):
     def describe(self) -> str:
         return self._files.describe()
 
-    # whose it is, and how far
+    # ownership and position
 
     def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
         with reaching(
@@ -75,7 +75,7 @@ class FileSink(Sink):
         return max((time for time, _ in self._parts()), default=None)
 
     def _own(self, owner: dict[str, Any]) -> None:
-        """Take an empty directory; refuse one that somebody else writes."""
+        """Take an empty directory; refuse one with another owner."""
         files, root = self._place.filesystem, self._place.root
         files.create_dir(root)
         names = self._names()
@@ -130,7 +130,7 @@ class FileSink(Sink):
         return posixpath.join(posixpath.dirname(self._place.root) if self._single else self._place.root, name)
 
     def _publish(self, name: str, write: Callable[[Any], Any]) -> None:
-        """Have a file appear whole, under its name."""
+        """Publish a file atomically under its name."""
         with reaching(
             f"{self._path(name)} cannot be written", "E_SINK", "see to the disk and its permissions; it is tried again"
         ):
@@ -152,12 +152,14 @@ class FileSink(Sink):
 
 
 def _what_goes_first(changes: pa.Table) -> pa.Table:
-    """Rows that go before rows that come: who applies them by key, a few at a time, must not lose what came."""
+    """Deletions before insertions, for readers that apply them by key in small batches."""
     return changes.take(np.argsort(changes[DIFF].to_numpy() > 0, kind="stable"))
 
 
 def put_whole(place: Place, path: str, write: Callable[[Any], Any]) -> None:
-    """Have a file appear whole, under its name: it is written under another, forced to disk and renamed."""
+    """Publish a file atomically: write it under another name, sync and rename it. A pipe or a device (/dev/null) is
+    written to directly: a rename would replace it by a file.
+    """
     files, hidden = place.filesystem, posixpath.join(posixpath.dirname(path), f"_tmp-{posixpath.basename(path)}")
     files.create_dir(posixpath.dirname(path))
     if not place.local:
@@ -166,6 +168,10 @@ def put_whole(place: Place, path: str, write: Callable[[Any], Any]) -> None:
             write(file)
         if not direct:
             files.move(hidden, path)
+        return
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
+            write(file)
         return
     with open(hidden, "wb") as file:
         write(file)
@@ -176,7 +182,7 @@ def put_whole(place: Place, path: str, write: Callable[[Any], Any]) -> None:
 
 
 def write_whole(files: Files, table: pa.Table) -> None:
-    """Write a table into the one file that is meant."""
+    """Write a table into the single file."""
     place = files.place
     if place.pattern is not None:
         raise InputError("E_SINK", f"cannot write to a pattern: {place.given!r}", "give the name of a file")

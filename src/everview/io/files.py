@@ -1,10 +1,9 @@
 """Files as a source: one file, or a directory that grows.
 
-Every file has a mark of its own, `file/<name>`: how far it was read, and its size when it was read to its end. Files
-count as complete when they appear: write them elsewhere (or under a name that begins with `_` or `.`) and rename them
-into place. A file that was read and then changes is an error, because what was read before cannot be told from what is
-new; text files that are appended to can be followed with `tail=True`, which reads whole lines only and waits for the
-rest.
+Every file has its own mark, `file/<name>`: its read position, and its size when it was read completely. Files must be
+complete when they appear: write them elsewhere (or under a name that begins with `_` or `.`) and rename them into
+place. A file that changes after it was read is an error, because old and new data cannot be distinguished; text files
+that are appended to can be followed with `tail=True`, which reads whole lines only.
 
 The same object describes a place to write to: see `everview.io.file_sink`.
 """
@@ -20,15 +19,15 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from everview.errors import EverviewError, InputError
-from everview.io.checks import choice_option, flag_option
 from everview.io.formats import Format, Piece
 from everview.io.listing import Found, Place
 from everview.io.source import Bad, Chunk, Source, Wanted
+from everview.io.validation import choice_option, flag_option
 
 
 @dataclass
 class _Read:
-    """How far a file was read."""
+    """The read position of a file."""
 
     at: int
     size: int
@@ -44,7 +43,7 @@ class _Read:
 
 
 class _Reading:
-    """A file being read, one piece ahead: the last piece is to say that the file is done."""
+    """A file being read, one piece ahead: the last piece must be marked as such."""
 
     def __init__(self, file: Found, at: int, pieces: Iterator[Piece]) -> None:
         self.file = file
@@ -61,7 +60,7 @@ class _Reading:
             return Piece([], self.at, [Bad(self.file.path, f"[{broken.code}] {broken.message}", "")])
 
     def take(self) -> Piece | None:
-        """The piece that comes next; then `ahead` is the one after it."""
+        """The next piece; then `ahead` is the one after it."""
         piece = self.ahead
         if piece is not None:
             self.at = piece.at
@@ -98,8 +97,8 @@ class Files(Source):
         self._tail = tail
         self._order = order
         self._read: dict[str, _Read] = {}
-        self._safe: set[str] = set()  # files that were read to their end and committed
-        self._gone: Set[str] = frozenset()  # those of them whose marks can go
+        self._safe: set[str] = set()  # files that were read completely and committed
+        self._gone: Set[str] = frozenset()  # those whose marks can be deleted
         self._wanted: Wanted | None = None
         self._snapshots = False
         self._seen = ""

@@ -1,9 +1,9 @@
 """File formats: how CSV, JSON, Parquet and Arrow files are read from a position, and written.
 
-Text formats are read in blocks of whole records (`everview.io.blocks`) and their positions are bytes; Parquet and Arrow
-files are read in record batches and their positions are rows. Everything a text format reads is text at first: the
-quick road converts a block column by column, and a block with something bad in it is gone through record by record, so
-that one bad record costs one dead letter and not a file.
+Text formats are read in blocks of whole records (`everview.io.blocks`) with byte positions; Parquet and Arrow files are
+read in record batches with row positions. Everything in a text format is initially text: the fast path converts a block
+column by column. A block with bad data is processed record by record, so that one bad record costs one dead letter and
+not a file.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from everview.codes.declare import arrow_field, data_type
 from everview.codes.intervals import Interval
 from everview.codes.scalars import shown
 from everview.errors import EverviewError, InputError
-from everview.expr.typed import NEW
-from everview.expr.wordings import text_of
+from everview.expr.python_function_types import NEW
+from everview.expr.text_conversion import text_of
 from everview.io.blocks import BLOCK, blocks, record_ends
-from everview.io.checks import sign_option
 from everview.io.source import Bad, Wanted
-from everview.io.texts import convert, value_of_text, values_of_json
-from everview.store.names import encodable
+from everview.io.text_values import convert, value_of_text, values_of_json
+from everview.io.validation import sign_option
+from everview.store.folder_names import encodable
 from everview.types import STR, DataType
 
 Open = Callable[[], Any]
 """Opens a file for reading, at its start"""
 
 PIECE_ROWS = 1 << 17
-"""Rows per piece of a binary format unless a limit is given."""
+"""Default number of rows per piece of a binary format."""
 
 _READ_AS_TEXT = ("date", "timestamp", "decimal", "bytes", "tuple")
-"""Kinds that JSON has no values for."""
+"""Kinds that have no JSON representation."""
 
 
 @dataclass
 class Piece:
-    """Some records of a file and the position behind them."""
+    """Some records of a file and the position after them."""
 
     rows: pa.Table | list[Any]
     at: int
@@ -64,7 +64,7 @@ class Format(ABC):
 
     suffix: str
     text = False
-    """Whether a position is a number of bytes, so that a growing file can be followed"""
+    """Whether a position is in bytes, so that a growing file can be followed"""
 
     @abstractmethod
     def schema(self, open: Open) -> pa.Schema:
@@ -84,13 +84,13 @@ class Format(ABC):
 # CSV
 
 DELIMITERS = ",;\t|"
-"""What may part the fields of a file if nobody says what does."""
+"""The delimiters that are detected."""
 
 
 @dataclass
 class Csv(Format):
-    """Comma-separated values, by default with a line of names first. An empty field is NULL, a quoted empty one is the
-    empty text. Without a delimiter, each file's is told from its first line, which does not change while it grows.
+    """Comma-separated values, by default with a header line. An empty field is NULL, a quoted empty one is the empty
+    text. By default each file's delimiter is detected from its first line, which does not change while it grows.
     """
 
     delimiter: str | None = None
@@ -98,7 +98,7 @@ class Csv(Format):
     header: bool | Sequence[str] = True
     null: str = ""
     skip: bool = False
-    """whether there is a line of names though the names are given"""
+    """whether there is a header line although the names are given"""
     _told: bool = field(default=False, compare=False, repr=False)
     suffix = ".csv"
     text = True
@@ -115,7 +115,7 @@ class Csv(Format):
             self.header = _header(self.header)
 
     def _settled(self, open: Open) -> Csv:
-        """The same with a delimiter; another one than a comma is told to people once."""
+        """The same with a delimiter; one other than a comma is reported once."""
         if self.delimiter is not None:
             return self
         found = told_delimiter(next(blocks(open(), 0, limit=1, quote=ord(self.quote)), (b"", 0))[0], self.quote)
@@ -157,7 +157,7 @@ class Csv(Format):
             at = end
 
     def _names(self, open: Open) -> tuple[list[str], int]:
-        """Names of the columns, and where the records begin."""
+        """Names of the columns, and the offset of the first record."""
         if not isinstance(self.header, bool) and not self.skip:
             return list(self.header), 0
         line, end = next(blocks(open(), 0, limit=1, quote=ord(self.quote)), (b"", 0))
@@ -238,7 +238,7 @@ class Csv(Format):
         pa.csv.write_csv(_plain(table), file, write_options=options)
 
     def _write_lines(self, table: pa.Table, file: Any) -> None:
-        """Write what Arrow's writer has no options for: another sign for quotes, a text for NULL."""
+        """Write what Arrow's writer has no options for: another quote character, a text for NULL."""
         columns = [column.cast(pa.string()).to_pylist() for column in table.columns]
         if self.header is True:
             file.write(self._line(table.column_names))
@@ -247,7 +247,7 @@ class Csv(Format):
             file.write(b"".join(map(self._line, rows)))
 
     def _line(self, fields: Sequence[str | None]) -> bytes:
-        """A record as text; what would be taken for NULL, or for several fields, is quoted."""
+        """A record as text; what would be read as NULL, or as several fields, is quoted."""
         delimiter, quote = self.delimiter or ",", self.quote
         special = (delimiter, quote, "\n", "\r")
         texts = (
@@ -262,7 +262,8 @@ class Csv(Format):
 
 
 def _readable(data: bytes) -> bytes:
-    """UTF-8 without what is not: Arrow tells nobody but the standard error of a miscounted row with such a sign."""
+    """Valid UTF-8 only: for a row with the wrong number of fields and invalid characters Arrow only writes to standard
+    error."""
     return data.decode("utf-8", "replace").encode()
 
 
@@ -276,8 +277,8 @@ def _header(given: Any) -> list[str]:
 
 
 def told_delimiter(line: bytes, quote: str = '"') -> str:
-    """What parts the fields of a CSV file, told from its first line: a comma if there is one outside quotes, else
-    whichever of the others makes most fields.
+    """Detect the delimiter of a CSV file from its first line: a comma if there is one outside quotes, else whichever of
+    the others gives most fields.
 
     >>> [told_delimiter(line) for line in (b"a;b", b"a,b;c", b'"a,b"|c', b"a")]
     [';', ',', '|', ',']
@@ -350,7 +351,7 @@ class Json(Format):
             at = end
 
     def _quick(self, data: bytes, wanted: Wanted) -> pa.Table | None:
-        """A block by Arrow's reader; None if there is anything in it that needs a closer look."""
+        """Parse a block with Arrow's reader; None if anything in it needs a closer look."""
         if any(t.kind in NEW for t in wanted.values()):
             return None
         schema = pa.schema(
@@ -401,13 +402,13 @@ class Json(Format):
 
 
 def _fitted(record: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
-    """A record's values as the wanted types; a field that is not there is NULL, one that is not wanted stays."""
+    """A record's values as the wanted types; a missing field is NULL, an unwanted one is kept."""
     others = {name: value for name, value in record.items() if name not in wanted}
     return others | values_of_json(record, wanted)
 
 
 def json_text(value: Any) -> Any:
-    """Values JSON does not have, as texts that `value_of_json` reads back."""
+    """Values that JSON lacks, as texts that `value_of_json` parses."""
     if isinstance(value, (dt.date, dt.datetime, dt.time)):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -418,7 +419,7 @@ def json_text(value: Any) -> Any:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The table with columns that CSV cannot hold as texts."""
+    """The table with columns that CSV cannot represent as texts."""
     for i, column in enumerate(table.schema):
         if pa.types.is_struct(column.type):
             texts = [None if v is None else json.dumps([*v.values()], default=json_text) for v in table[i].to_pylist()]
@@ -434,7 +435,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def without_intervals(table: pa.Table) -> pa.Table:
-    """The table with intervals as texts: only Arrow files have such values."""
+    """The table with intervals as texts: only Arrow files support such values."""
     for i, column in enumerate(table.schema):
         if pa.types.is_interval(column.type):
             texts = [None if v is None else str(Interval(v[0], v[1], v[2] // 1000)) for v in table[i].to_pylist()]
@@ -443,7 +444,7 @@ def without_intervals(table: pa.Table) -> pa.Table:
 
 
 def _at(open: Open, at: int) -> Any:
-    """The file, standing at an offset; compressed streams cannot seek and are read through."""
+    """The file at an offset; compressed streams cannot seek and are read through."""
     file = open()
     if file.seekable():
         file.seek(at)
@@ -471,7 +472,7 @@ class Parquet(Format):
         parquet = pa.parquet.ParquetFile(open())
         first = 0
         groups: list[int] = []
-        for i in range(parquet.num_row_groups):  # whole row groups before the position are not read
+        for i in range(parquet.num_row_groups):  # whole row groups before the position are skipped
             rows = parquet.metadata.row_group(i).num_rows
             if groups or first + rows > at:
                 groups.append(i)

@@ -1,13 +1,13 @@
-"""Inboxes: where others put records for a table of a state that they may not write themselves.
+"""Inboxes: where other programs deliver records for a table of a state that they may not write themselves.
 
-An inbox is a folder `inbox/<table>` of the state, on whatever the state is on. Whoever delivers writes Arrow files
-under names of its own, as many at once as it likes, and then one small file `batch-<number>` that names them. Only
-that one counts, and it is claimed (`Files.create`): a batch that is delivered again finds its name taken, and its files
-are thrown away. So it needs no renaming, which object stores have not, and nobody copies the records.
+An inbox is a folder `inbox/<table>` of the state, on any storage. A writer first writes Arrow files under names of its
+own, in any number in parallel, and then one small file `batch-<number>` that lists them. Only the latter counts, and
+its name is claimed (`Files.create`): a batch that is delivered again finds it taken, and its files are discarded. This
+requires no renaming, which object stores lack, and no copying.
 
-A number is that of a batch of a stream: the stream's identity stands before it, so two streams may feed one table, and
-one that begins anew with another checkpoint is another. What the table's session has taken it throws away, but for each
-stream's last batch, which may be delivered again, and which tells the columns.
+The number is that of a batch of a stream, prefixed by the stream's identity: two streams may feed one table, and one
+that restarts with another checkpoint is a different stream. The table's session deletes what it has read, except for
+each stream's last batch, which may be delivered again, and which provides the columns.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from everview.io.checks import path_of, reaching, text_option
 from everview.io.listing import Found, Place
+from everview.io.validation import path_of, reaching, text_option
 from everview.store.files import Files
+from everview.store.folder_names import folder_of
 from everview.store.locations import open_files
-from everview.store.names import folder_of
 
 INBOX = "inbox"
 BATCH = "batch-"
 PART = "part-"
 
 FILE_BYTES = 1 << 26
-"""Size from which whoever delivers begins another file: it holds one in memory."""
+"""Maximum size of a file, which the writer holds in memory."""
 
 
 class Inbox(Place):
-    """A table's inbox, as a place of files: those of complete batches, in the order of the batches' names.
+    """A table's inbox as a place of files: those of complete batches, ordered by batch name.
 
     >>> import tempfile
     >>> box = Inbox(tempfile.mkdtemp(), "t")
@@ -57,7 +57,7 @@ class Inbox(Place):
     # delivering
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[str]:
-        """Write some records; the names of their files."""
+        """Write some records; return the names of their files."""
         names, held = [], []
         for batch in batches:
             held.append(batch)
@@ -76,21 +76,21 @@ class Inbox(Place):
         return name
 
     def deliver(self, number: str, names: list[str]) -> bool:
-        """Make a batch of files that were written; whether it was not there yet."""
+        """Deliver a batch of written files; return whether it was new."""
         if not names or self._store.create(f"{BATCH}{number}.json", json.dumps(names).encode()):
             return True
         self.discard(names)
         return False
 
     def discard(self, names: Iterable[str]) -> None:
-        """Throw files away that were written."""
+        """Delete written files."""
         for name in names:
             self._store.delete(name)
 
     # taking
 
     def check(self) -> None:
-        """An inbox may be empty, and then there is nothing of it."""
+        """An inbox may be empty and then does not exist."""
 
     def files(self, order: str = "name") -> list[Found]:
         with reaching(f"the inbox {self.given!r} cannot be read"):
@@ -105,7 +105,7 @@ class Inbox(Place):
         for batch, parts in list(self._batches.items()):
             if batch not in last.values() and names >= set(parts):
                 with suppress(OSError):  # it stays, and is tried again
-                    self.discard([*parts, batch])  # the batch last: who dies on the way does it again
+                    self.discard([*parts, batch])  # the batch last: if interrupted, it is repeated
                     del self._batches[batch]
         there = {part for parts in self._batches.values() for part in parts}
         return {name for name in names if name not in there}

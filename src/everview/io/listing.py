@@ -1,7 +1,8 @@
-"""Which files a path means: one file, everything in a directory, or a pattern, on any filesystem PyArrow reaches.
+"""Lists the files of a path: one file, everything in a directory, or a pattern, on any filesystem that PyArrow
+supports.
 
-Names that begin with `_` or `.`, or end in `.tmp`, `.crc` or `.inprogress`, are somebody's private or unfinished
-business and are passed over, as Spark does.
+Names that begin with `_` or `.`, or end in `.tmp`, `.crc` or `.inprogress`, are private or unfinished and are skipped,
+as in Spark.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from pyarrow import fs
 
 from everview.errors import InputError
-from everview.io.checks import path_of, reaching
+from everview.io.validation import path_of, reaching
 
 UNFINISHED = (".tmp", ".crc", ".inprogress")
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
@@ -30,8 +31,8 @@ _folder: ContextVar[str] = ContextVar("folder", default="")
 
 @contextmanager
 def paths_in(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Relative paths that are given meanwhile are meant from this folder: that of the pipeline's file, wherever it is
-    run from. What is given stays as it was written, so a pipeline that moves knows its sinks again.
+    """Resolve relative paths inside against this folder: that of the pipeline file, wherever it is run from. The paths
+    are kept as written, so a pipeline that moves recognises its sinks.
 
     >>> with paths_in("/srv/shop"):
     ...     Place("in/orders").root
@@ -45,13 +46,13 @@ def paths_in(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def folder() -> str | None:
-    """The folder that relative paths are meant from, if somebody said so."""
+    """The folder that relative paths are resolved against, if set."""
     return _folder.get() or None
 
 
 @dataclass(frozen=True)
 class Found:
-    """A file: its name below the place that was listed, its full path, size and time of last change."""
+    """A file: its name below the listed place, its full path, size and modification time."""
 
     name: str
     path: str
@@ -84,11 +85,11 @@ class Place:
 
     @property
     def local(self) -> bool:
-        """Whether it is on this machine's own filesystem."""
+        """Whether it is on the local filesystem."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def files(self, order: str = "modified") -> list[Found]:
-        """The files there now, oldest first (or by name)."""
+        """The current files, oldest first (or by name)."""
         with reaching(f"{self.given!r} cannot be listed"):
             return self._files(order)
 
@@ -107,7 +108,8 @@ class Place:
         return sorted(found, key=lambda f: (f.modified, f.name) if order == "modified" else (0, f.name))
 
     def let_go(self, names: Set[str]) -> Set[str]:
-        """These files were read for good: which of them are gone for good, too. A place of others' files keeps them."""
+        """Called when files were read for good; returns which of them were deleted. A place with others' files keeps
+        them."""
         return frozenset()
 
     def _taken(self, name: str) -> bool:
@@ -116,7 +118,7 @@ class Place:
         return self.pattern is None or fnmatch.fnmatchcase(name, self.pattern)
 
     def check(self) -> None:
-        """Refuse a place that does not exist: waiting for a misspelt path would be waiting for ever."""
+        """Refuse a place that does not exist: a misspelt path would be waited for forever."""
         with reaching(f"{self.given!r} cannot be looked at"):
             kind = self.filesystem.get_file_info(self.root).type
         if kind == fs.FileType.NotFound:

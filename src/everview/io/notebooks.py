@@ -1,6 +1,6 @@
-"""Notebooks: whether this is one, and pieces of a page that can be written again.
+"""Notebook detection, and output that can be rewritten.
 
-IPython is never imported: in a notebook it is there already.
+IPython is never imported: in a notebook it is loaded already.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def in_notebook() -> bool:
-    """Whether output goes to a notebook's page (Jupyter and what is like it).
+    """Whether output goes to a notebook (Jupyter and similar).
 
     >>> in_notebook()
     False
@@ -22,7 +22,7 @@ def in_notebook() -> bool:
 
 
 class Piece:
-    """A piece of a notebook's page."""
+    """An output area of a notebook."""
 
     def __init__(self, page: str) -> None:
         from IPython.display import HTML, display
@@ -31,12 +31,12 @@ class Piece:
         self._handle: Any = display(HTML(page), display_id=True)
 
     def write(self, page: str) -> None:
-        """Put something else in its place."""
+        """Replace its contents."""
         self._handle.update(self._made(page))
 
 
 def line(text: str) -> str:
-    """A line of text as a page has it.
+    """A line of text as HTML.
 
     >>> line("a < b")
     '<pre style="margin:0">a &lt; b</pre>'

@@ -1,7 +1,7 @@
-"""Options by the names that other libraries give them: refused, with the name that they have here.
+"""Rejects options by their names in other libraries, and suggests ours.
 
-Python says of an unknown keyword that it is unexpected, and nothing else. People come with the words of pandas, polars,
-DuckDB and Spark in their fingers; those are few, and are told.
+Python only reports an unknown keyword as unexpected. Users of pandas, polars, DuckDB and Spark use their names; those
+are few, and are recognised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ELSEWHERE = {
     "follow": "tail",
     "sort": "order",
 }
-"""Options as others call them, and as they are called here."""
+"""Options of other libraries, and their names here."""
 
 NOT_OF_FILES = {
     "schema": 'give it to the source: db.source(name, ..., schema={"column": type})',
@@ -39,13 +39,13 @@ NOT_OF_FILES = {
     "encoding": "files are read as UTF-8: convert them first",
     "compression": "it is told by the ending of the name: .gz",
 }
-"""Options that are given somewhere else."""
+"""Options that belong elsewhere."""
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 def known_options(function: Made) -> Made:
-    """A function that refuses unknown keywords with an error of ours.
+    """Make a function refuse unknown keywords with an error of ours.
 
     >>> import everview as ev
     >>> try:

@@ -1,9 +1,9 @@
-"""An outlet: a view tied to a sink.
+"""An outlet: a view connected to a sink.
 
-The outlet subscribes to the view, so the sink is given each time's changes right after the commit and before the next
-transaction begins. When it starts, and after a sink failed, it catches up from the last time the sink holds: with the
-view's changes since then or, if the view's history does not reach back that far, with the difference between what the
-sink holds and what the view holds now.
+The outlet subscribes to the view, so the sink receives each time's changes directly after the commit and before the
+next transaction. On start, and after a failure of the sink, it catches up from the last time in the sink: with the
+view's changes since then or, if the view's history does not reach back that far, with the difference between the sink's
+contents and the view's.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import pyarrow as pa
 from everview.codes.durations import Duration, seconds
 from everview.errors import CompactedError, InputError
 from everview.io.changes import DIFF
-from everview.io.checks import answered, choice_option
 from everview.io.file_sink import FileSink
 from everview.io.files import Files
-from everview.io.given import as_source
 from everview.io.sink import Foreach, Sink, SinkMode
+from everview.io.source_inference import as_source
+from everview.io.validation import answered, choice_option
 from everview.language.relation import relation_of
 from everview.session.changes.batch import Batch
 from everview.session.changes.subscriber import Subscriber
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Outlet:
-    """A view tied to a sink; made by `view.write_to`, ended by `stop`.
+    """A view connected to a sink; created by `view.write_to`, ended by `stop`.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -53,7 +53,7 @@ class Outlet:
         self.view = view
         self.sink = sink
         self.position: int | None = None
-        """The last time that the sink is known to hold"""
+        """The last time that is known to be in the sink"""
         self._pipeline = pipeline
         self._session = pipeline.session
         self._core = pipeline.core
@@ -79,7 +79,7 @@ class Outlet:
         return f"Outlet({relation_of(self.view).label} to {self.sink.describe()}, position {self.position})"
 
     def _identity(self) -> str:
-        """What tells this session's view from all others, made once and kept with the state."""
+        """The unique identity of this session's view, created once and stored with the state."""
         mark = f"sink/{relation_of(self.view).label}/{self.sink.describe()}"
         if mark not in self._core.runtime.offsets:
             self._core.transactions.set_offset(mark, uuid.uuid4().hex)
@@ -103,7 +103,7 @@ class Outlet:
             self._catch_up()
 
     def stop(self) -> None:
-        """Write what is still to be written, and no more."""
+        """Write what is pending, then stop."""
         self.flush()
         self._unsubscribe()
         if self in self._pipeline.outlets:
@@ -123,7 +123,7 @@ class Outlet:
     def _write(self, batch: Batch) -> None:
         if not len(batch):
             return
-        self._behind = True  # until it has worked
+        self._behind = True  # until it has succeeded
         self.sink.write(batch)
         self._behind = False
         self.position = batch.time
@@ -144,7 +144,7 @@ class Outlet:
             self._write(Batch(at, relation_of(self.view).codec, np.ascontiguousarray(columns[:, mine]), diffs[mine]))
 
     def _difference(self) -> Batch:
-        """What the view has and the sink has not, and the other way round."""
+        """The difference between the view and the sink."""
         held = self._held()
         counts = np.array(held[DIFF].to_pylist(), dtype=np.int64)
         codes = relation_of(self.view).codec.encode(held.select([c.name for c in relation_of(self.view).columns]))
@@ -155,7 +155,7 @@ class Outlet:
         return Batch(present.time, relation_of(self.view).codec, rows, diffs)
 
     def _held(self) -> pa.Table:
-        """What the sink holds, if it has the columns that changes have."""
+        """The sink's contents, if they have the columns of changes."""
         names = [*(c.name for c in relation_of(self.view).columns), DIFF]
         wanted = f"a table with columns {', '.join(names)}"
         held: pa.Table = answered(self.sink.describe(), "held", self.sink.held(), pa.Table, wanted)
@@ -166,12 +166,12 @@ class Outlet:
     # contents
 
     def tick(self) -> None:
-        """Write the contents if they changed and it is time."""
+        """Write the contents if they changed and are due."""
         if self._dirty and time.monotonic() - self._written >= self._every:
             self._replace()
 
     def flush(self) -> None:
-        """Write what is still to be written."""
+        """Write what is pending."""
         if self._dirty:
             self._replace()
         elif self._behind:
@@ -187,7 +187,7 @@ class Outlet:
 
 
 def as_sink(given: Any) -> Sink:
-    """The sink that something means: a sink, files, a path, or a function."""
+    """The sink for a sink, files, a path, or a function."""
     if isinstance(given, Sink):
         return given
     if isinstance(given, str):

@@ -1,13 +1,12 @@
 """Pipelines: a session's sources and sinks, and the loop that runs them.
 
-`db.source` ties a source to a table, `view.write_to` a view to a sink; `db.run` then takes chunk after chunk from every
-source in turn, each in a transaction of its own, and the sinks follow each transaction as subscribers do. One chunk
-at a time is in memory, and the next is asked for when the last is committed and written: that is all the
-back-pressure there is, and all there needs to be.
+`db.source` connects a source to a table, `view.write_to` a view to a sink; `db.run` then takes chunk after chunk from
+every source in turn, each in its own transaction, and the sinks follow each transaction as subscribers. One chunk at a
+time is in memory, and the next is requested when the last is committed and written: this provides the back-pressure.
 
-While the sources have nothing, time passes nevertheless: rows whose moment has come (times to live, windows, conditions
-on now()) leave at that moment, as a transaction of its own that sinks and subscribers are told like any other. A clock
-that was set by hand (`db.advance(moment)`) stands still in a run, too.
+While the sources are idle, time still passes: rows that are due (times to live, windows, conditions on now()) leave at
+that moment, in their own transaction, which reaches sinks and subscribers like any other. A clock that was set manually
+(`db.advance(moment)`) stands still during a run, too.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from everview.codes.declare import data_type
 from everview.codes.durations import Duration, seconds
 from everview.errors import InputError, did_you_mean
 from everview.io import changes, notebooks
-from everview.io.checks import answered, choice_option, flag_option, names_option, schema_option, text_option
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Missing, Mode, Policy, Rules
-from everview.io.given import as_source
 from everview.io.outlet import Outlet
 from everview.io.progress import Progress
 from everview.io.source import Source
+from everview.io.source_inference import as_source
+from everview.io.validation import answered, choice_option, flag_option, names_option, schema_option, text_option
 from everview.language.relation import relation_of
 from everview.session.table import Table
 from everview.types import STR, DataType
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from everview.session.view import View
 
 IDLE = 0.2
-"""Seconds between looks at sources that had nothing."""
+"""Seconds between polls of idle sources."""
 
 
 class Pipeline:
@@ -54,7 +53,7 @@ class Pipeline:
         self.feeds: dict[str, Feed] = {}
         self.outlets: list[Outlet] = []
         self.planned: list[tuple[View, Sink, str]] | None = None
-        """Only to be looked at: sinks are listed here and not opened, and nothing runs"""
+        """For checks only: sinks are listed here and not opened, and nothing runs"""
 
     def source(
         self,
@@ -70,7 +69,7 @@ class Pipeline:
         max_rows_per_step: int | None,
         every: Duration,
     ) -> Table:
-        """See `Session.source`."""
+        """Implements `Session.source`."""
         if not isinstance(name, str) or not name:
             raise InputError("E_NAME", f"{name!r} is not a name", "give a non-empty string")
         if name in self.feeds:
@@ -110,19 +109,19 @@ class Pipeline:
         return table
 
     def outlet(self, view: View, sink: Sink, mode: Any, every: Duration | None) -> Any:
-        """See `View.write_to`."""
+        """Implements `View.write_to`."""
         if self.planned is not None:
             self.planned.append((view, sink, mode))
             return None
         return Outlet(self, view, sink, mode, every)
 
     def _directory(self) -> str | None:
-        """Where sources may keep files of their own; None if the session is in memory."""
+        """Where sources may keep their own files; None if the session is in memory."""
         store = self.core.runtime.backing.store
         return None if store is None else f"{store.files.root}/streams"
 
     def _schema(self, source: Source, mode: Mode, schema: Mapping[str, Any] | None) -> pa.Schema:
-        """The source's columns; those of a change feed that has nothing yet are taken to be what its users told."""
+        """The source's columns; for a change feed without data those given by the user."""
         try:
             found: pa.Schema = answered(source.describe(), "schema", source.schema(), pa.Schema, "a pyarrow.Schema")
             return found
@@ -141,7 +140,7 @@ class Pipeline:
         told: pa.Schema | None,
         shape: changes.Envelope | None,
     ) -> Table:
-        """The table: one that exists (after a restart, say) if it fits, else a new one."""
+        """The table: an existing one (after a restart, say) if it matches, else a new one."""
         if name in self.session.tables:
             table = self.session[name]
             assert isinstance(table, Table)
@@ -182,7 +181,7 @@ class Pipeline:
     # running
 
     def run(self, until: str | Duration | None, progress: bool | None) -> Run:
-        """See `Session.run`."""
+        """Implements `Session.run`."""
         limit = (
             None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until, CAUGHT_UP)
         )
@@ -225,7 +224,7 @@ class Pipeline:
         return result
 
     def _loop(self, interrupt: _Interrupt, line: Progress, limit: float | None, catch_up: bool) -> str:
-        """Take chunks until told to stop; why it stopped."""
+        """Process chunks until stopped; return the reason."""
         end = None if limit is None else time.monotonic() + limit
         while True:
             worked = False
@@ -246,7 +245,7 @@ class Pipeline:
             interrupt.wake.clear()
 
     def _pause(self, end: float | None) -> float:
-        """Seconds until there is something to do: look at the sources, let rows go whose moment has come, end."""
+        """Seconds until the next action: polling the sources, expiring rows, ending."""
         due = self.core.clock.waiting()
         left = None if end is None else max(end - time.monotonic(), 0.0)
         return min(seconds for seconds in (IDLE, due, left) if seconds is not None)
@@ -254,7 +253,7 @@ class Pipeline:
 
 @dataclass
 class Run:
-    """What a run of a pipeline did; from `db.run`.
+    """The result of a pipeline run; from `db.run`.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -269,13 +268,13 @@ class Run:
     time: int = 0
     """`db.time` after"""
     rows: dict[str, int] = field(default_factory=dict)
-    """Records taken, by source"""
+    """Records read, by source"""
     rejected: dict[str, int] = field(default_factory=dict)
     """Records set aside, by source"""
     late: dict[str, int] = field(default_factory=dict)
-    """Records that came when their time was over, by source: the table's time to live, or the watermark of a stream"""
+    """Late records, by source: by the table's time to live, or the watermark of a stream"""
     missing: dict[str, int] = field(default_factory=dict)
-    """Deletions by key that found nothing, by source"""
+    """Deletions of missing keys, by source"""
     seconds: float = 0.0
     stopped_by: str = ""
     """"caught_up", "time" or "interrupt" """
@@ -300,18 +299,16 @@ class Run:
 
 
 CAUGHT_UP = '"caught_up", '
-"""What `until` can be, other than a duration."""
+"""The values of `until` other than a duration."""
 
 
 class _Interrupt:
-    """While it is open, Ctrl-C and SIGTERM ask the loop to end after the step under way; a second one ends it at
-    once.
-    """
+    """While active, Ctrl-C and SIGTERM end the loop after the current step; a second one ends it at once."""
 
     def __init__(self) -> None:
         self.happened = threading.Event()
         self.wake = threading.Event()
-        """Set when the loop should look at its sources at once"""
+        """Set when the loop should poll its sources at once"""
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> _Interrupt:
@@ -332,7 +329,7 @@ class _Interrupt:
 
 
 def pipeline_of(core: Core) -> Pipeline:
-    """The session's pipeline, made when first asked for."""
+    """The session's pipeline, created on first use."""
     if "pipeline" not in core.attached:
         core.attached["pipeline"] = Pipeline(core)
     found: Pipeline = core.attached["pipeline"]

@@ -7,7 +7,7 @@ A Python file defines `pipeline(db)` or `pipeline(db, spark)`, which adds source
         revenue = db.sql("CREATE VIEW revenue AS SELECT country, sum(amount) AS total FROM orders GROUP BY country")
         revenue.write_to(ev.io.parquet("out/revenue"))
 
-A TOML file says the same without Python. Paths in either are relative to the file, wherever it is run from:
+A TOML file is the equivalent without Python. Paths in either are relative to the file, wherever it is run from:
 
     [source.orders]
     format = "json"                    # csv, json, parquet, arrow, or a Spark stream: kafka, rate, ...
@@ -21,12 +21,12 @@ A TOML file says the same without Python. Paths in either are relative to the fi
     format = "parquet"
     path = "out/revenue"
 
-Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's,
-which may also be one of Spark's (`jdbc` with `url` and `table`, `delta` with `path`, `kafka` with `servers` and
+Options of `db.source` and of the format are keys of the source's table, those of `view.write_to` keys of the sink's. A
+sink may also be one of Spark's (`jdbc` with `url` and `table`, `delta` with `path`, `kafka` with `servers` and
 `topic`), or `webhook` with a `url`, `command` with a `command`. A Spark stream may have a `spark_schema`, and `select`:
-expressions that make columns of what it gives.
-Further keys of the file: `state` (a directory), `master` (Spark's; "local[2]" if nothing is said, "embedded" to run in
-this process), `shards` and `until`; the table `[spark]` has settings for Spark (`"spark.jars.packages" = "..."`).
+expressions for its columns. Further keys of the file: `state` (a directory), `master` (Spark's; default "local[2]",
+"embedded" to run in this process), `shards` and `until`; the table `[spark]` has settings for Spark
+(`"spark.jars.packages" = "..."`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from everview.errors import EverviewError, InputError, did_you_mean
 from everview.io import doors
 from everview.io.listing import paths_in
 from everview.io.pipeline import pipeline_of
-from everview.io.unseen import UnseenSink, UnseenStream
+from everview.io.placeholders import PlaceholderSink, PlaceholderStream
 from everview.session.connecting import connect as session_of
 from everview.session.core import core_of
 from everview.session.view import View
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from everview.session.session import Session
 
 KINDS = (".sql", ".toml", ".py")
-"""What pipelines' files are called."""
+"""Suffixes of pipeline files."""
 SETTINGS = ("state", "master", "shards", "until")
 MASTER, EMBEDDED = "local[2]", "embedded"
-"""Where a pipeline runs if nobody says where; and the master that is none: this process."""
+"""The default master, and the one that means this process."""
 FORMATS: dict[str, Callable[..., io.Files]] = {
     "csv": io.csv,
     "json": io.json,
@@ -76,13 +76,13 @@ CALLS: dict[str, tuple[Callable[..., io.Sink], str]] = {
     "webhook": (io.webhook, "url"),
     "command": (io.command, "command"),
 }
-"""Sinks that call somebody, and what each must be told."""
+"""Sinks that make calls, and their required options."""
 SPARK_SINKS: dict[str, tuple[Callable[..., io.Sink], tuple[str, ...]]] = {
     "jdbc": (io.jdbc, ("url", "table")),
     "delta": (io.delta, ("path",)),
     "kafka": (io.kafka, ("servers", "topic")),
 }
-"""Sinks that Spark writes, and what each must be told; other options are Spark's."""
+"""Sinks written by Spark, and their required options; other options are passed to Spark."""
 FEED_OPTIONS = ("key", "mode", "schema", "bad", "missing", "change_column", "max_rows_per_step", "every")
 SINK_OPTIONS = ("mode", "every")
 
@@ -90,7 +90,7 @@ GetSpark = Callable[[], "SparkSession"]
 
 
 class Program:
-    """A pipeline read from a file: settings, and what to add to a session."""
+    """A pipeline read from a file: its settings, and what it adds to a session."""
 
     def __init__(
         self, settings: Mapping[str, str], build: Callable[[Session, GetSpark], Any], conf: Mapping[str, Any] = {}
@@ -105,7 +105,7 @@ class Program:
 def connect(
     settings: Mapping[str, str], conf: Mapping[str, Any] = {}, *, trust: bool = False
 ) -> Iterator[tuple[Session, GetSpark]]:
-    """The session that settings ask for, on Spark (with its own settings) or embedded; and a way to get at Spark for
+    """The session for the settings, on Spark (with its own settings) or embedded; and a way to access Spark for
     either.
     """
     master = settings.get("master") or _usual_master()
@@ -143,7 +143,7 @@ def connect(
 
 @contextmanager
 def _stopped(made: list[SparkSession]) -> Iterator[None]:
-    """End Spark with what needed it."""
+    """Stop Spark after use."""
     try:
         yield
     finally:
@@ -153,7 +153,7 @@ def _stopped(made: list[SparkSession]) -> Iterator[None]:
 
 @contextmanager
 def _log() -> Iterator[Path]:
-    """A file for what Spark says. If that may explain why a run failed, it stays, and its place is told."""
+    """A file for Spark's output. If a run fails, it is kept and its path is printed."""
     log = Path(tempfile.mkdtemp(prefix="everview-spark-")) / "spark.log"
     wanted = False
     try:
@@ -170,9 +170,9 @@ def _log() -> Iterator[Path]:
 
 @contextmanager
 def _unmade(state: str | None) -> Iterator[Callable[[Session], AbstractContextManager[None]]]:
-    """A directory that a run has made and that failed before anything came in or went out is taken away again: what it
-    knows is what was wrong, and would only be in the way when the pipeline is corrected and run again. Gives what sees
-    to the session that is opened in between.
+    """Remove a directory that a run created and that failed before any data was read or written: it only contains the
+    faulty definitions, which would be in the way of the corrected pipeline. Returns a hook for the session opened in
+    between.
     """
     path = None if not state or "://" in state else Path(state)
     fresh = path is not None and (not path.exists() or (path.is_dir() and not any(path.iterdir())))
@@ -196,14 +196,14 @@ def _unmade(state: str | None) -> Iterator[Callable[[Session], AbstractContextMa
 
 
 def _nothing_happened(db: Session) -> bool:
-    """Whether no row came in and no sink was opened."""
+    """Whether no row was read and no sink was opened."""
     core = core_of(db)
     taken = any(mark.startswith("source/") for mark in core.runtime.offsets)
     return not core.closed and not taken and not pipeline_of(core).outlets and not any(len(db[n]) for n in db.tables)
 
 
 def _refuse_together(master: str, settings: Mapping[str, str], conf: Mapping[str, Any]) -> None:
-    """Refuse settings that mean nothing together."""
+    """Refuse contradictory settings."""
     if master != EMBEDDED:
         return
     if settings.get("shards") is not None:
@@ -215,7 +215,7 @@ def _refuse_together(master: str, settings: Mapping[str, str], conf: Mapping[str
 
 
 def _usual_master() -> str:
-    """Spark on this machine, if PySpark is there."""
+    """Spark on this machine, if PySpark is installed."""
     if find_spec("pyspark") is not None:
         return MASTER
     print("everview: PySpark is not installed (pip install 'everview[spark]'): running embedded", file=sys.stderr)
@@ -233,7 +233,7 @@ def _shards(settings: Mapping[str, str]) -> int | None:
 
 @contextmanager
 def _directory(state: str | None) -> Iterator[str]:
-    """The state directory; if nobody named one, one that goes when the pipeline ends."""
+    """The state directory; by default a temporary one that is removed when the pipeline ends."""
     if state:
         yield state
         return
@@ -272,7 +272,7 @@ def load(path: str | Path) -> Program:
 
 
 def not_a_pipeline(path: Path) -> InputError:
-    """The error for a file that is something else; of data, how to read it."""
+    """Return the error for a file that is not a pipeline; for data files, with how to read them."""
     plain = path.name.removesuffix(".gz")
     if plain.endswith((".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")):
         name = re.sub(r"\W+", "_", plain.split(".")[0]) or "t"
@@ -286,7 +286,7 @@ def not_a_pipeline(path: Path) -> InputError:
 
 
 def _python(path: Path) -> Program:
-    sys.path.insert(0, str(path.resolve().parent))  # modules beside the file are found, as those of any program are
+    sys.path.insert(0, str(path.resolve().parent))  # so that modules beside the file are found
     with _told(path), paths_in(path.parent):
         function = runpy.run_path(str(path), run_name="everview_pipeline").get("pipeline")
     if not callable(function):
@@ -304,7 +304,7 @@ def _python(path: Path) -> Program:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """What the user's own Python raises is told with the user's lines, and none of ours."""
+    """Report exceptions of the user's own Python with the user's lines, without ours."""
     try:
         yield
     except EverviewError:
@@ -351,7 +351,7 @@ def _add_source(db: Session, spark: GetSpark, name: str, options: dict[str, Any]
         return
     if "path" in options:
         options["path"] = _path(options, path, place)
-    db.source(name, UnseenStream(format, place) if _is_a_check(db) else _stream(spark(), format, options), **feed)
+    db.source(name, PlaceholderStream(format, place) if _is_a_check(db) else _stream(spark(), format, options), **feed)
 
 
 def _is_a_check(db: Session) -> bool:
@@ -383,7 +383,7 @@ def _add_sink(db: Session, spark: GetSpark, name: str, options: dict[str, Any], 
     if format in SPARK_SINKS:
         make, needed = SPARK_SINKS[format]
         told = [_path(options, path, place) if n == "path" else str(_needed(options, n, place)) for n in needed]
-        view.write_to(UnseenSink(format, told[-1]) if _is_a_check(db) else make(spark(), *told, **options), **how)
+        view.write_to(PlaceholderSink(format, told[-1]) if _is_a_check(db) else make(spark(), *told, **options), **how)
         return
     if format not in FORMATS:
         known = (*FORMATS, *CALLS, *SPARK_SINKS)

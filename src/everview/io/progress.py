@@ -1,5 +1,5 @@
 """The progress line of a run, rewritten in place on a terminal and in a notebook. Elsewhere it is a plain line every
-few seconds while something happens, and every few minutes while nothing does: people read logs, too.
+few seconds while there is activity, and every few minutes otherwise, for logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PLAIN_EVERY, IDLE_EVERY, LIVE_EVERY = 5.0, 300.0, 0.1
 
 
 class Progress:
-    """Says on standard error how far a pipeline is, if it is wanted."""
+    """Reports the progress of a pipeline on standard error, if requested."""
 
     def __init__(self, pipeline: Pipeline, wanted: bool) -> None:
         self._pipeline = pipeline
@@ -65,7 +65,7 @@ class Progress:
         return f"everview: {', '.join(parts)}"
 
     def update(self) -> None:
-        """Something may have changed."""
+        """Redraw if due."""
         now = time.monotonic()
         if not self._wanted or now - self._said < (PLAIN_EVERY if self._live is None else LIVE_EVERY):
             return
@@ -78,7 +78,7 @@ class Progress:
 
 
 def _noted(feed: Feed) -> str:
-    """What was odd about a source's records, in brackets."""
+    """Anomalies of a source's records, in brackets."""
     odd = {"rejected": feed.rejected, "deleted nothing": feed.missing}
     said = ", ".join(f"{count:,} {what}" for what, count in odd.items() if count)
     return f" ({said})" if said else ""

@@ -1,8 +1,8 @@
 """Rows from Python: any iterable, taken a piece at a time.
 
-The position is the number of rows taken. After a restart that many are skipped, so the iterable must give the same rows
-again: a list, a file's lines, a function that starts a query over. A generator that waits for its next row makes
-the pipeline wait with it.
+The position is the number of rows taken. After a restart that many are skipped, so the iterable must yield the same
+rows again: a list, a file's lines, a function that starts a query over. A generator that blocks for its next row blocks
+the pipeline.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from everview.errors import InputError
 from everview.io.source import Chunk, Source, Wanted
 
 CHUNK = 65_536
-"""Rows per chunk unless a limit is given."""
+"""Default number of rows per chunk."""
 
 SAMPLE_ROWS = 1000
-"""Rows that are looked at to tell the columns."""
+"""Rows inspected to infer the columns."""
 
 
 class Rows(Source):
-    """Rows of a Python iterable, of a table of another library, or of a function that gives one."""
+    """Rows of a Python iterable, of a table of another library, or of a function that returns one."""
 
     def __init__(self, rows: Any) -> None:
         if not callable(rows) and not isinstance(rows, Iterable) and not is_table(rows):
@@ -54,7 +54,7 @@ class Rows(Source):
         return iter(given if table is None else table.to_pylist())
 
     def _fresh(self) -> Any:
-        """What was given, or what the function that was given gives."""
+        """The given object, or the result of the given function."""
         if not callable(self._given):
             return self._given
         given = self._given()

@@ -1,9 +1,9 @@
-"""What a sink is: something that is given a view's changes, time by time, and can say how far it got.
+"""The sink interface: receives a view's changes, time by time, and reports its position.
 
-The session commits first, the sink writes after. A crash between the two leaves the sink behind, never ahead; when the
-pipeline starts again, the sink is asked for the last time it *holds*, and is given what came later. So the sink's own
-contents are the only record of its position, and there is no second one to disagree with it. All that is asked of a
-sink is that the changes of one time appear whole or not at all.
+The session commits first, then the sink writes. A crash between the two leaves the sink behind, never ahead; on restart
+the sink reports the last time it *holds* and receives what came later. The sink's own contents are thus the only record
+of its position, and there is no second one that could disagree. The only requirement is that the changes of one time
+appear atomically.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from everview.errors import InputError
-from everview.io.checks import lacks
+from everview.io.validation import lacks
 from everview.session.changes.batch import Batch
 from everview.types import DataType
 
@@ -41,26 +41,27 @@ class Sink:
     """
 
     lasting = True
-    """Whether what it holds outlives the process, so that it must know whose it is"""
+    """Whether its contents outlive the process, so that it must record its owner"""
 
     def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
-        """Get ready to be written by the view with this identity; the last time the sink holds, None if it is empty."""
+        """Prepare for the view with this identity; return the last time in the sink, None if it is empty."""
         raise lacks(self, "open", "E_SINK")
 
     def write(self, batch: Batch) -> None:
-        """Take the changes of one time, whole or not at all."""
+        """Write the changes of one time atomically."""
         raise lacks(self, "write", "E_MODE", 'use mode="snapshot", or define it')
 
     def replace(self, rows: pa.Table, time: int) -> None:
-        """Hold these rows, the contents at a time, instead of all others."""
+        """Replace the contents by these rows, the view's at a time."""
         raise lacks(self, "replace", "E_MODE", 'use mode="changes", or define it')
 
     def held(self) -> pa.Table:
-        """All changes it holds, as `Batch.to_arrow` returns them: for catching up when the view's history is gone."""
+        """All changes in the sink, as `Batch.to_arrow` returns them: for catching up when the view's history is
+        gone."""
         raise lacks(self, "held", "E_SINK", "open the session with more history, empty the sink, or define it")
 
     def describe(self) -> str:
-        """A few words for errors; it also names the sink among a view's sinks."""
+        """A short description for errors; it also identifies the sink among a view's sinks."""
         return type(self).__name__
 
 

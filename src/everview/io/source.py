@@ -1,13 +1,13 @@
-"""What a source is: something that hands out its records in chunks, and can be told where to go on.
+"""The source interface: delivers records in chunks, and can resume from a position.
 
-A source never keeps its own position. Each chunk carries *marks*, small texts that say how far the source has been read
-once this chunk is in, and the pipeline commits them in the very transaction that holds the chunk's rows. So after a
-crash the marks are exactly as old as the data: nothing is read twice, nothing is lost. The price is that a source must
-be able to go on from its marks (`open`): files are re-read from an offset, a Python iterable is skipped through, a
-Spark stream replays its last batch under the same number.
+A source never stores its own position. Each chunk carries *marks*, small texts that record how far the source has been
+read, and the pipeline commits them in the same transaction as the chunk's rows. After a crash the marks are therefore
+exactly as old as the data: nothing is read twice, nothing is lost. In return, a source must be able to resume from its
+marks (`open`): files are re-read from an offset, a Python iterable is skipped through, a Spark stream replays its last
+batch under the same number.
 
-A record that cannot be made into a row is not an exception but a `Bad` in its chunk: whether it stops the pipeline or
-goes to the dead letters is the pipeline's choice, not the source's.
+A record that cannot become a row is not an exception but a `Bad` in its chunk: whether it stops the pipeline or goes to
+the dead letters is decided by the pipeline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from everview.io.checks import answered, lacks
+from everview.io.validation import answered, lacks
 from everview.types import DataType
 
 Wanted = Mapping[str, DataType]
@@ -28,7 +28,7 @@ Wanted = Mapping[str, DataType]
 
 @dataclass(frozen=True)
 class Bad:
-    """A record that could not become a row: where it was found, why it was rejected, and its text.
+    """A record that could not become a row: its location, the reason, and its text.
 
     >>> Bad("orders.csv, line 3", "'x' is not a number", "x,pear").reason
     "'x' is not a number"
@@ -45,7 +45,7 @@ class Distant(ABC):
     @property
     @abstractmethod
     def large(self) -> bool:
-        """Whether there may be so many that they had better not come here."""
+        """Whether there may be too many to bring here."""
 
     @abstractmethod
     def fetch(self) -> pa.Table:
@@ -54,25 +54,25 @@ class Distant(ABC):
 
 @dataclass
 class Chunk:
-    """Some records of a source and the marks that say they were taken.
+    """Some records of a source, and the marks after them.
 
     >>> Chunk("orders.csv", [(1, "pear")], {"line": "2"}).marks
     {'line': '2'}
     """
 
     place: str
-    """Where they come from, for errors: a file and offset, a batch number"""
+    """Their origin, for errors: a file and offset, a batch number"""
     rows: pa.Table | list[Any] | Distant
     """An Arrow table, or rows as dicts or tuples, or rows still to be fetched"""
     marks: dict[str, str]
-    """Names below the source's own, and values, to be committed with the rows"""
+    """Names within the source, and values, committed with the rows"""
     bad: list[Bad] = field(default_factory=list)
     snapshot: bool = False
-    """Whether the rows are everything there is, not an addition"""
+    """Whether the rows are the complete contents, not an addition"""
 
 
 def checked(who: str, chunk: Any) -> Chunk | None:
-    """A chunk of somebody's own source, if it is one."""
+    """Check a chunk of a user-defined source."""
     found: Chunk | None = answered(who, "poll", chunk, (Chunk, type(None)), "a Chunk, or None if there is nothing")
     if found is None:
         return None
@@ -123,15 +123,15 @@ class Source:
     by_rows = True
     """Whether chunks can be limited to a number of rows"""
     dropped = 0
-    """Records so far that the source itself left out because they came too late"""
+    """Number of late records that the source itself dropped"""
 
     def schema(self) -> pa.Schema:
-        """The columns it has, as far as they can be told without reading everything."""
+        """Its columns, as far as they are known without reading everything."""
         raise lacks(self, "schema", "E_SCHEMA", 'give schema={"column": type, ...}, or define it')
 
     def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:
-        """Go on after these marks (as chunks gave them; none: from the start), delivering these columns with these
-        types (None: records as they are). With `snapshots`, every chunk is to be the whole contents.
+        """Resume after these marks (from chunks; none: from the start), delivering these columns with these types
+        (None: records as they are). With `snapshots`, every chunk must be the whole contents.
         """
         raise lacks(self, "open", "E_SOURCE")
 
@@ -140,27 +140,27 @@ class Source:
         raise lacks(self, "poll", "E_SOURCE")
 
     def committed(self, chunk: Chunk) -> None:
-        """The chunk is safe."""
+        """Called when the chunk is committed."""
 
     def failed(self, error: BaseException) -> None:
-        """The chunk that was polled last could not be taken; `open` is called before the next poll."""
+        """Called when the last chunk could not be committed; `open` is called before the next poll."""
 
     @property
     def caught_up(self) -> bool:
-        """After a poll that gave nothing: whether that means that everything there was has been read."""
+        """After a poll that returned nothing: whether everything has been read."""
         return True
 
     def bind(self, name: str, directory: str | None) -> None:
-        """Belong to the table of this name; what has to be kept on disk goes to the directory (None: nothing lasts)."""
+        """Attach to the table of this name; the directory is for files that must be kept (None: nothing is durable)."""
 
     def start(self, follow: bool, wake: Callable[[], None]) -> None:
-        """A run begins: one that follows the source as it grows, or only catches up. `wake`, from any thread, says
-        that polling is worth while.
+        """Begin a run, which follows the source as it grows, or only catches up. `wake`, from any thread, requests a
+        poll.
         """
 
     def stop(self) -> None:
-        """The run ends."""
+        """End the run."""
 
     def describe(self) -> str:
-        """A few words for progress lines and errors."""
+        """A short description for progress lines and errors."""
         return type(self).__name__

@@ -1,8 +1,8 @@
-"""What kernels share in a process, and how a call stands ready for a kernel that leaves from the middle.
+"""The words that kernels share in a process, and calls that can survive a kernel's early exit.
 
-The words of the *cell* belong to all kernels: what the allocator knows (see `memory`), and what it takes to leave (see
-`leaving`, which explains records and codes). `guarded` writes the code around a call; it is used by the bridges, and by
-the one function behind `leaving.attempt`.
+The words of the *cell* belong to all kernels: the allocator's state (see `memory`), and what an early exit needs (see
+`leaving`, which explains records and codes). `guarded` generates the code around a call; it is used by the bridges, and
+by the one function behind `leaving.attempt`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ words for each code, from CELL_ERRORS + 2 * code on, are the type and the argume
 """
 
 NO_MEMORY, TOO_LARGE = 1, 2
-"""Why a kernel left; 0: it did not."""
+"""Why a kernel exited early; 0: it did not."""
 
 CELL_WORDS = CELL_ERRORS + 2 * 3
 
@@ -78,9 +78,9 @@ def _key(builder: Any) -> Any:
 
 
 def guarded(builder: Any, call: Callable[[], Any], number: Any) -> tuple[Any, Any, Any]:
-    """Call what may leave: (code, its answer if the code is 0, the number of the call).
+    """Call what may exit early: (code, its result if the code is 0, the number of the call).
 
-    Hazard: between the first and the second return of setjmp nothing here may change but memory, so all goes through
+    Hazard: between the first and the second return of setjmp only memory may change here, so everything goes through
     `alloca`s.
     """
     with builder.goto_entry_block():

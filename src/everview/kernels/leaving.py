@@ -1,21 +1,22 @@
-"""Leaving a kernel from the middle: there is no memory, or a number has become too large.
+"""Exiting a kernel from the middle: out of memory, or a multiplicity overflow.
 
-Kernels are deep in calls of each other when that happens, and none of them checks what its callees answer. So they
-leave the way C does, by `longjmp`, to where somebody stands ready: the bridge between Python and an entry, which
-raises, or `attempt`, which gives its caller a code and lets it go on. Being ready costs some nanoseconds per call from
-Python, and the kernels themselves nothing.
+Kernels are deeply nested when that happens, and none of them checks the results of its callees. They therefore exit
+like C code, by `longjmp`, to a prepared frame: the bridge between Python and an entry, which raises, or `attempt`,
+which returns a code to its caller. Preparing costs some nanoseconds per call from Python, and the kernels themselves
+nothing.
 
-    record    lies on the stack of whoever stands ready: the registers that longjmp restores, and a number for the call
+    record    on the stack of the prepared frame: the registers that longjmp restores, and a number for the call
     thread    each thread finds its innermost record through a key of its thread-specific storage
 
-Nothing is cleaned up on the way. Two things must hold instead wherever a kernel may leave, which is at every `alloc`:
+Nothing is cleaned up on the way. Instead two invariants must hold wherever a kernel may exit, which is at every
+`alloc`:
 
 - What outlives the call (traces, batchers, scopes, contexts) points only to live blocks, and a step can be undone from
-  there. So: allocate first, then free what is replaced; note a new block before anything else can fail.
+  there. So: allocate first, then free what is replaced; record a new block before anything else can fail.
 - Blocks that only the kernel's own variables knew are lost. Large ones are found again by the number of the call that
   allocated them (see `memory`), small ones are a leak: some kilobytes per failure.
 
-Threads: a task on the helper leaves to an `attempt` of its own, never to another thread's stack (see `thread`).
+Threads: a task on a helper exits to an `attempt` of its own, never to another thread's stack (see `thread`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def shared_words(builder: Any) -> Any:
 
 @primitive("int64()")
 def record(builder: Any) -> Any:
-    """The record of whoever stands ready on this thread; 0 if nobody does."""
+    """The record of the prepared frame on this thread; 0 if there is none."""
     return _of_thread(builder, CELL_KEY)
 
 
@@ -61,15 +62,13 @@ def _jump(builder: Any, to: Any, code: Any) -> None:
 
 @primitive("int64(int64, int64, int64)")
 def attempt(builder: Any, function: Any, argument: Any, number: Any) -> Any:
-    """Call the task at address `function`; 0, or the code with which it left. `number` is that of the call that it is a
-    part of.
-    """
+    """Call the task at address `function`; 0, or its exit code. `number` is that of the call that it is part of."""
     return builder.call(external(builder, ATTEMPT, WORD, WORD, WORD, WORD), [function, argument, number])
 
 
 @inner
 def leave(code):
-    """Give up, with a code. Returns only if nobody stands ready, which bridges see to."""
+    """Exit with a code. Returns only if no frame is prepared, which bridges prevent."""
     to = record()
     if to != 0:
         _jump(to, code)

@@ -1,4 +1,4 @@
-"""Building blocks for the Python side: making, filling, reading and freeing what the kernels work on."""
+"""The Python side's primitives: creating, filling, reading and freeing kernel structures."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from everview.kernels.build.native import CALL_PYTHON, DEBUG, entry, inner, oper
 from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.leaving import attempt, leave
 from everview.kernels.memory import alloc, call_number, free, ld, raw_load, raw_store, st, zeros
-from everview.kernels.operators.arrange import ARRANGE_PRESET, ARRANGE_STEP, ARRANGE_TRACE
+from everview.kernels.operators.arrange import (
+    ARRANGE_PRESET,
+    ARRANGE_STEP,
+    ARRANGE_TRACE,
+    TIMES_IN_LOOP,
+    TIMES_NOW,
+    emit,
+)
 from everview.kernels.operators.batcher import BUFFER_ROWS_AT, append_rows, free_batcher, new_batcher, room
 from everview.kernels.operators.join import JOIN_STREAM, join_all
 from everview.kernels.operators.stream import (
     STREAM_COLS,
     STREAM_N,
     STREAM_REGS,
-    STREAM_STEP,
     STREAM_TAIL,
     flush,
     flush_full,
@@ -33,7 +39,6 @@ from everview.kernels.reduce.context import (
     REDUCE_REQUESTS_N,
 )
 from everview.kernels.run.scope import free_scope, new_scope
-from everview.kernels.run.step import STEP_BASE
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
 from everview.kernels.trace.sort import sort_columns
 from everview.kernels.trace.trace import (
@@ -51,23 +56,8 @@ from everview.kernels.trace.trace import (
 @inner
 def _replay_trace(trace, stream, nested):
     """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
-    base = ld(ld(stream, STREAM_STEP), STEP_BASE)
-    regs = ld(stream, STREAM_REGS)
-    tail = ld(stream, STREAM_TAIL)
-    table = ld(trace, TRACE_TABLE)
-    n = 0
     for b in range(ld(trace, TRACE_COUNT)):
-        batch = ld(table, b)
-        data = ld(batch, BATCH_DATA)
-        cap = ld(batch, BATCH_CAP)
-        for i in range(ld(batch, BATCH_ROWS)):
-            for c in range(ld(batch, BATCH_COLS)):
-                st(regs, c * VM_ROWS + n, ld(data, c * cap + i))
-            st(tail, n, (time_at(batch, data, i) | 1) if nested != 0 else base + 1)
-            st(tail, VM_ROWS + n, diff_at(batch, data, i, 0))
-            n = flush_full(stream, n + 1)
-    st(stream, STREAM_N, n)
-    flush(stream)
+        emit(stream, ld(ld(trace, TRACE_TABLE), b), TIMES_IN_LOOP if nested != 0 else TIMES_NOW)
 
 
 @task
@@ -79,7 +69,7 @@ def _join_all(ctx):
 
 @inner
 def _replay_join(ctx, stream):
-    """Send all a join has ever said down another stream."""
+    """Send a join's whole past output down another stream."""
     own = ld(ctx, JOIN_STREAM)
     st(ctx, JOIN_STREAM, stream)
     code = attempt(_join_all(), ctx, call_number())
@@ -108,7 +98,7 @@ def _replay_join(ctx, stream):
 
 @entry("int", "int", "int", "int", "int", "int", "int")
 def _act(what, a, b, c, d, e, f):
-    """The compiled side of the functions below: one kernel, because each costs its own time to load at the start."""
+    """The compiled side of the functions below: one kernel, because each adds to the start-up time."""
     if what == MAKE_BLOCK:
         return zeros(a)
     if what == MAKE_TRACE:
@@ -170,12 +160,12 @@ def compact_trace(trace: int) -> None:
 
 
 def replay_trace(trace: int, stream: int, nested: int) -> None:
-    """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
+    """Send a trace's whole history down a stream (to its one new sink), at this step's time."""
     _act(REPLAY_TRACE, trace, stream, nested, 0, 0, 0)
 
 
 def replay_join(context: int, stream: int) -> None:
-    """Send all a join has ever said down another stream."""
+    """Send a join's whole past output down another stream."""
     _act(REPLAY_JOIN, context, stream, 0, 0, 0, 0)
 
 
@@ -235,8 +225,8 @@ def make_filled(values, n):
 
 @entry("int", "int", "words", "int", "int", brief=True)
 def replace_list(block, field, words, n, count_field, count):
-    """Give a block a new list and its length in the place of the old one, which is freed. One call: what another thread
-    raises comes before all of it or after.
+    """Replace a block's list and its length, freeing the old one. It is one call, so an asynchronous exception arrives
+    before or after all of it.
     """
     new = alloc(max(n, 1))
     for i in range(n):
@@ -372,7 +362,7 @@ def take_requests(ctx, rows, n, width):
 
 @entry("int", "matrix")
 def give_answers(ctx, rows, n, width):
-    """Hand the answer rows of a Python reduction over."""
+    """Pass in the answer rows of a Python reduction."""
     block = alloc(1 + n * width)
     for i in range(n * width):
         st(block, 1 + i, raw_load(rows, i))

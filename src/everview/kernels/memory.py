@@ -1,28 +1,28 @@
-"""Raw int64 memory: the one place where addresses are made, read, written and given back.
+"""Raw int64 memory: the only place where memory is allocated, accessed and freed.
 
-Kernels know nothing but blocks of int64 words. A block is named by its address (an int64), is born in `alloc`
-and dies in `free`. Two words in front of every block hold a magic number and its size in words, so a *debug
-build* can check each access:
+Kernels work on blocks of int64 words only. A block is identified by its address (an int64), created by `alloc` and
+destroyed by `free`. Two words before every block hold a magic number and its size in words, so a *debug build* can
+check each access:
 
     address-16: BLOCK_MAGIC     address-8: size in words     address: word 0, word 1, ...
 
-`EVERVIEW_DEBUG=1` selects that build. There, a read outside its block (or of a block that was freed) gives 0, a
-write outside is dropped, and the first such fault is recorded in `cell`; the executor looks at the cell
-after every operator and stops the step with an internal error naming the operator. The normal build compiles
-`ld`/`st` to single machine instructions. Hazard: pass *block* addresses around, never addresses into the middle
-of a block, or the debug build cannot find the header.
+`EVERVIEW_DEBUG=1` selects that build. There, a read outside its block (or of a freed block) returns 0, a write outside
+is dropped, and the first such fault is recorded in `cell`; the executor checks the cell after every operator and stops
+the step with an internal error that names the operator. The normal build compiles `ld`/`st` to single machine
+instructions. Hazard: pass *block* addresses around, never addresses into the middle of a block, or the debug build
+cannot find the header.
 
-Where there is no memory, `alloc` and `grow` do not return: the call is left (see `leaving`) and becomes an exception.
-What it had allocated must be found again. Blocks of CELL_TRACK_FROM words or more are therefore *tracked*: four more
-words in front of them link them into a list of all and name the call that they were born in. Small blocks are not,
-because that would cost a step of a few microseconds a tenth of its time; but those are that a kernel allocates in order
-to work on large ones (`alloc_with`), or for a second thread, whose work is always large. The same blocks are counted
+If there is no memory, `alloc` and `grow` do not return: the call is exited (see `leaving`) and raises an exception. Its
+allocations must be found again. Blocks of CELL_TRACK_FROM words or more are therefore *tracked*: four more words before
+them link them into a global list and identify the call that created them. Small blocks are not, because that would cost
+a step of a few microseconds a tenth of its time; the exceptions are those that a kernel allocates for work on large
+ones (`alloc_with`), or for a second thread, whose work is always large. The same blocks are counted
 (CELL_TRACKED_WORDS), and may be limited (CELL_LIMIT, in words; 0: no limit). Tests set CELL_TRACK_FROM to 0, and
-CELL_FAIL_IN to have the n-th allocation fail.
+CELL_FAIL_IN to make the n-th allocation fail.
 
-Blocks that grow for as long as a session lives (`reserve_lasting`, `zeros_lasting`) are *mapped* one by one when they
-are large: the system then moves them by name, not by word, and their pages come one by one as they are used. To double
-a gigabyte took half a second, in the middle of a step of microseconds.
+Blocks that grow for the lifetime of a session (`reserve_lasting`, `zeros_lasting`) are *mapped* separately when they
+are large: the system then moves them by remapping, without copying, and their pages are allocated on first use.
+Doubling a gigabyte took half a second before, in the middle of a step of microseconds.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from everview.kernels.guarding import (
     CELL_TRACKED_WORDS,
     CELL_WANTED,
     CELL_WORDS,
+    HALF,
     JUMP_NUMBER,
     NO_MEMORY,
     TOO_LARGE,
@@ -78,10 +79,11 @@ EVER = 2**62  # for `alloc_with`: whatever else is allocated is large
 
 
 def _keep_memory() -> None:
-    """Let freed blocks be used again instead of going back to the system: fresh pages cost more than the work on them.
+    """Let freed blocks be reused instead of returning them to the system: fresh pages cost more than the work on
+    them.
 
-    Up to an eighth of the machine's memory may stay unused in the process. Huge pages would be no way out: the kernel
-    clears them too, and on virtual machines that give free memory back to their host that is slower still.
+    Up to an eighth of the machine's memory may stay unused in the process. Huge pages would not help: the kernel clears
+    them too, and on virtual machines that return free memory to their host that is slower still.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -115,7 +117,7 @@ def _new_key() -> int:
 
 
 def _set_up() -> None:
-    """Fill in the cell; the errors that kernels' failures become are made once and live as long as the process."""
+    """Initialise the cell; the exceptions for kernel failures are created once and live as long as the process."""
     from everview.errors import out_of_memory, overflow
 
     cell[CELL_TRACK_FROM] = TRACKED_FROM
@@ -146,6 +148,15 @@ def raw_load(builder: Any, address: Any, index: Any) -> Any:
 def raw_store(builder: Any, address: Any, index: Any, value: Any) -> None:
     """Store `value` into word `index` of the block at `address`, unchecked."""
     builder.store(value, _word(builder, address, index))
+
+
+@primitive("void(int64, int64)")
+def prefetch(builder: Any, address: Any, index: Any) -> None:
+    """Have word `index` of a block brought into the cache; it need not be there, and nothing waits for it."""
+    kind = ir.FunctionType(ir.VoidType(), [POINTER, HALF, HALF, HALF])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [POINTER], kind)
+    place = builder.bitcast(_word(builder, address, index), POINTER)
+    builder.call(function, [place, *(ir.Constant(HALF, number) for number in (0, 3, 1))])  # read; keep near; data
 
 
 @primitive("int64(int64, int64, int64)")
@@ -257,7 +268,7 @@ def _unlock():
 
 @shared
 def no_memory(words):
-    """There is no memory for so many words: leave. 0 if nobody stands ready."""
+    """There is no memory for so many words: exit. Returns 0 if no frame is prepared."""
     raw_store(shared_words(), CELL_WANTED, words)
     leave(NO_MEMORY)
     return 0
@@ -308,7 +319,7 @@ def _unlink(address):
 
 @inner
 def _allowed(words):
-    """Whether so many words may be asked for: within the limit, and not the allocation that is to fail."""
+    """Whether so many words may be allocated: within the limit, and not the allocation that should fail."""
     c = shared_words()
     if words < 0 or words > TOO_MANY_WORDS:
         return False
@@ -459,8 +470,8 @@ else:
 
     @inner
     def alloc_with(words, size):
-        """A new block of `words` words for work on one of `size` words: it is tracked if that is, and found again where
-        there was memory for it and none for the other.
+        """A new block of `words` words for work on one of `size` words: it is tracked if that is, so that it can be
+        recovered if allocating the other fails.
         """
         return _alloc(words, size)
 
@@ -508,7 +519,7 @@ else:
 
     @inner
     def grow_lasting(address, words, used):
-        """`grow` for a block that is there for as long as a session lives; see the module."""
+        """`grow` for a block that lives as long as a session; see the module."""
         if words < MAPPED_FROM:
             return grow(address, words, used)
         if address == 0:
@@ -560,7 +571,7 @@ else:
 
 @inner
 def alloc(words):
-    """A new block of `words` words filled with rubbish; leaves if there is no memory."""
+    """A new, uninitialised block of `words` words; exits if there is no memory."""
     return alloc_with(words, words)
 
 
@@ -574,15 +585,15 @@ def faults():
 
 @inner
 def keep(address):
-    """A block is in use after the call that allocated it has failed; see `take_lost`."""
+    """Mark a block as in use after the call that allocated it has failed; see `take_lost`."""
     if address != 0 and raw_load(address, -2) == BLOCK_TRACKED:
         raw_store(address, BLOCK_BORN, 0)
 
 
 @inner
 def take_lost(number):
-    """The tracked blocks that a call allocated, taken out of the list of all: the first one, the others
-    BLOCK_FOLLOWING. Those that are in use must be told to `keep` then; `drop_lost` frees the others.
+    """Take the tracked blocks that a call allocated out of the global list: the first one, the others by
+    BLOCK_FOLLOWING. Those in use must then be marked by `keep`; `drop_lost` frees the others.
     """
     lost = 0
     _lock()
@@ -600,7 +611,7 @@ def take_lost(number):
 
 @inner
 def drop_lost(lost):
-    """Free blocks from `take_lost` that nobody told to keep."""
+    """Free the blocks from `take_lost` that were not marked."""
     while lost != 0:
         after = raw_load(lost, BLOCK_FOLLOWING)
         kept = raw_load(lost, BLOCK_BORN) == 0
@@ -614,7 +625,7 @@ def drop_lost(lost):
 
 @shared
 def give_back(number):
-    """Free all tracked blocks that a call allocated: it failed, and nothing of it is in use."""
+    """Free all tracked blocks of a failed call, none of which is in use."""
     if number != 0:
         drop_lost(take_lost(number))
     return 0
@@ -628,7 +639,7 @@ def size_of(address):
 
 @inner
 def reserve(ctx, field, count_field, width, rows):
-    """Room for `rows` more rows of `width` words in a block of a context that grows: word 0 is its size, the rows
+    """Make room for `rows` more rows of `width` words in a growing block of a context: word 0 is its size, the rows
     begin at word 1, and the context has their number.
     """
     block = ld(ctx, field)

@@ -1,11 +1,11 @@
-"""Multiplicities that stay within 62 bits: products and sums that leave when they do not.
+"""Multiplicities within 62 bits: checked products and sums.
 
-Every diff that is kept has a magnitude of at most 2**62, so adding two of them never wraps round 64 bits, and a sum
-that is too large is seen in its two highest bits: they differ. Products are checked only where a factor is large,
-which is one test that the processor foresees. What is too large leaves the call (see `leaving`); the step is undone.
+Every stored diff has a magnitude of at most 2**62, so adding two of them never wraps around 64 bits, and an overflowing
+sum shows in its two highest bits: they differ. Products are checked only if a factor is large, a well-predicted branch.
+An overflow exits the call (see `leaving`); the step is undone.
 
-Merging committed batches must not fail, because their step is over: there, two updates whose sum does not fit stay
-two (`fits`), and whoever reads them finds out.
+Merging committed batches must not fail, because their step is over: there, two updates whose sum does not fit stay two
+(`fits`), and the error is found when they are read.
 """
 
 from __future__ import annotations

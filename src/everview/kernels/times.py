@@ -5,10 +5,10 @@ field per enclosing loop and the epoch in the lowest bits,
 
     [c1][c2]...[ck][epoch within this step]
 
-so the partial order is the product order of the fields, and comparing whole words as integers is a linear extension
-of it: the order in which the executor visits loop times. `fields` is a block of one mask per field; there is exactly
-one field outside loops. The join of two times is the field-wise maximum. A prioritized loop's coordinate is
-(priority, round) packed into one field, hence compared lexicographically, as mcsherry-2013 section 3.3 wants it.
+so the partial order is the product order of the fields, and comparing whole words as integers is a linear extension of
+it: the order in which the executor visits loop times. `fields` is a block of one mask per field; there is exactly one
+field outside loops. The join of two times is the field-wise maximum. A prioritised loop's coordinate is (priority,
+round) packed into one field, hence compared lexicographically, as in mcsherry-2013 section 3.3.
 
 Inside a nest epoch 0 means "before this step"; a step's own epochs are 1, 2, ... and fall back to 0 when the step
 commits.

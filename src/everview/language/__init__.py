@@ -1,8 +1,8 @@
-"""What people write in Python: queries as values, without any state.
+"""The Python query API: queries as immutable values.
 
-Read `collection` first, then what its methods lead to: `join`, `group`, `loop`.
+Read `collection` first, then the modules behind its methods: `join`, `group`, `loop`.
 
-Besides:
+Further modules:
 
-    relation, running, mistakes    what a collection is made of; which loops run; other libraries' words
+    relation, active_loops, hints  the internals of a collection; active loops; hints for users of other libraries
 """

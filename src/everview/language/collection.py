@@ -1,19 +1,18 @@
 """Collections: queries as values.
 
-A `Collection` is a bag of rows that is not computed yet: a plan (`everview.plan.nodes`) plus the names of its
-columns. Every method gives a new collection; nothing runs until `db.view(name, collection)` installs it, and from
-then on it is kept up to date.
+A `Collection` is a lazily evaluated bag of rows: a plan (`everview.plan.nodes`) plus the names of its columns. Every
+method returns a new collection; nothing runs until `db.view(name, collection)` installs it, and from then on it is kept
+up to date.
 
     edges = db.table("edges", {"src": int, "dst": int})
     two_hops = edges.join(far := edges.alias("far"), edges.dst == far.src).select(src=edges.src, dst=far.dst)
 
-Columns are named by `col.x` (the column of that name here) or by `edges.src` (that column of `edges`, wherever it
-went: through joins, filters, renames). Columns called like a method (`filter`, `join`) are reached as
-`c["filter"]`.
+Columns are referred to by `col.x` (the column of that name here) or by `edges.src` (that column of `edges`, wherever it
+went: through joins, filters, renames). Columns named like a method (`filter`, `join`) are accessed as `c["filter"]`.
 
-Loops (`iterate`, `fixpoint`) call their body once or a few times with a collection that stands for the loop's
-variable; the body is a plain function and must give the same collections each time. What the body builds from the
-variable is only good inside that loop; using it elsewhere is refused (E_LEAK).
+Loops (`iterate`, `fixpoint`) call their body once or a few times with a collection that stands for the loop's variable;
+the body is a plain function and must return the same collections each time. What the body builds from the variable is
+only valid inside that loop; using it elsewhere is refused (E_LEAK).
 
 Bags, not sets: rows have multiplicities. `union_all` adds, `except_` subtracts down to zero, `intersect` takes the
 smaller, `distinct` makes them 1.
@@ -29,10 +28,10 @@ from everview.errors import PlanError
 from everview.expr import language, nodes
 from everview.expr.common_types import ORDERED
 from everview.expr.resolve import Column, Scope, constants_of, predicate, resolve
+from everview.language import hints
 from everview.language import loop as loops
-from everview.language import mistakes
+from everview.language.active_loops import Token
 from everview.language.relation import Relation, relation_of
-from everview.language.running import Token
 from everview.plan import joins
 from everview.plan.explain import Explained, explain
 from everview.plan.nodes import (
@@ -73,7 +72,7 @@ class Collection:
     Collection(src int, dst int)
     """
 
-    # Public names are methods only: everything else would hide a column of that name.
+    # public names are methods only: anything else would hide a column of that name
     _relation: Relation
 
     def __init__(
@@ -97,9 +96,9 @@ class Collection:
 
     def __getitem__(self, name: str) -> language.Expression:
         if not isinstance(name, str):
-            raise mistakes.not_a_name(self, name)
+            raise hints.not_a_name(self, name)
         if name not in self.schema():
-            raise mistakes.missing(self, name, [c.name for c in self._relation.columns])
+            raise hints.missing(self, name, [c.name for c in self._relation.columns])
         position = scope_of(self).named(name).index
         return language.Bound(self._relation.number, position, name, self._relation.label or "c")
 
@@ -107,10 +106,10 @@ class Collection:
         return [*super().__dir__(), *(c.name for c in self._relation.columns if c.name.isidentifier())]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        raise mistakes.not_computed(self, "iterated over", "list(v), or v.rows()")
+        raise hints.not_computed(self, "iterated over", "list(v), or v.rows()")
 
     def __len__(self) -> int:
-        raise mistakes.not_computed(self, "counted", "len(v)")
+        raise hints.not_computed(self, "counted", "len(v)")
 
     def __bool__(self) -> bool:
         return True
@@ -129,36 +128,36 @@ class Collection:
     # ----------------------------------------------------------------------------------- row by row
 
     def select(self, *names: str | language.Expression, **named: Any) -> Collection:
-        """Each row as new columns: `c.select("a", c.b, total=col.x + col.y)`."""
+        """Compute new columns: `c.select("a", c.b, total=col.x + col.y)`."""
         outputs = [(_name_of(n), language.Named(n) if isinstance(n, str) else n) for n in names]
         return self._project([*outputs, *named.items()], "select")
 
     def with_columns(self, **named: Any) -> Collection:
-        """The same columns and new ones; a name that exists is replaced where it stands."""
+        """Keep all columns and add new ones; an existing name is replaced in place."""
         outputs = [(c.name, named.get(c.name, _At(i))) for i, c in enumerate(self._relation.columns)]
         new = [(name, value) for name, value in named.items() if name not in self.schema()]
         return self._project([*outputs, *new], "with_columns")
 
     def rename(self, **new_to_old: str) -> Collection:
-        """Columns under new names: `c.rename(new="old")`."""
+        """Rename columns: `c.rename(new="old")`."""
         scope = scope_of(self)
         at = {scope.named(old).index: new for new, old in new_to_old.items()}
         columns = [replace(c, name=at.get(i, c.name)) for i, c in enumerate(self._relation.columns)]
         return self._derive(self._relation.node, columns)
 
     def without(self, *names: str) -> Collection:
-        """All columns but these."""
+        """Drop these columns."""
         scope = scope_of(self)
         dropped = {scope.named(n).index for n in names}
         kept = [(c.name, _At(i)) for i, c in enumerate(self._relation.columns) if i not in dropped]
         return self._project(kept, "without")
 
     def filter(self, *conditions: Any) -> Collection:
-        """Rows for which all conditions are true (neither false nor NULL)."""
+        """Keep the rows for which all conditions are true (neither false nor NULL)."""
         node, scope = self._relation.node, scope_of(self)
         rest = []
         for condition in conditions:
-            among = constants_of(condition, scope)  # a long list of constants is joined
+            among = constants_of(condition, scope)  # a long list of constants becomes a join
             if among is None:
                 rest.append(condition)
             else:
@@ -168,33 +167,33 @@ class Collection:
         return self if node is self._relation.node else self._derive(node, self._relation.columns)
 
     def map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
-        """Each row becomes `function(*values)`: a tuple of the returned columns (with one column, its bare value)."""
+        """Map each row to `function(*values)`: a tuple of the returned columns (with one column, its bare value)."""
         return self._flat_map(function, returns, many=False)
 
     def flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
-        """Each row becomes the rows that `function(*values)` returns: tuples (with one column, bare values)."""
+        """Map each row to the rows that `function(*values)` returns: tuples (with one column, bare values)."""
         return self._flat_map(function, returns, many=True)
 
     def alias(self, name: str) -> Collection:
-        """The same rows as another collection, so that the columns of a self-join can be told apart."""
+        """The same rows as another collection, so that the two sides of a self-join can be distinguished."""
         columns = [replace(c, origins=()) for c in self._relation.columns]
         return Collection(self._relation.node, columns, self._relation.owner, label=name, parents=(self,))
 
     # ----------------------------------------------------------------------------------------- bags
 
     def union_all(self, *others: Collection) -> Collection:
-        """All rows of all, matched by position; multiplicities add."""
+        """All rows of all collections, matched by position; multiplicities add."""
         if not others:
             return self
         node = Union((self._relation.node, *(relation_of(_fitting(self, o, "union_all")).node for o in others)))
         return self._derive(node, self._relation.columns, *others)
 
     def except_(self, other: Collection) -> Collection:
-        """The rows of this less those of the other, down to none."""
+        """The rows of this collection minus those of the other, down to zero."""
         return self._derive(Threshold(_minus(self, other, "except_"), "positive"), self._relation.columns, other)
 
     def intersect(self, other: Collection) -> Collection:
-        """Rows in both, as often as in the one that has fewer."""
+        """Rows in both; multiplicities are the minimum."""
         left_over = Threshold(_minus(self, other, "intersect"), "positive")
         return self._derive(Union((self._relation.node, Negate(left_over))), self._relation.columns, other)
 
@@ -203,11 +202,11 @@ class Collection:
         return self._derive(Negate(self._relation.node), self._relation.columns)
 
     def distinct(self) -> Collection:
-        """Every row once."""
+        """Each distinct row once."""
         return self._derive(Threshold(self._relation.node, "distinct"), self._relation.columns)
 
     def threshold(self) -> Collection:
-        """The rows with positive multiplicities, as they are."""
+        """The rows with positive multiplicities, unchanged."""
         return self._derive(Threshold(self._relation.node, "positive"), self._relation.columns)
 
     # ---------------------------------------------------------------------------------------- joins
@@ -215,9 +214,9 @@ class Collection:
     def join(self, other: Collection, on: Any = None, how: joins.How = "inner") -> Collection:
         """Pairs of rows for which `on` holds.
 
-        `on` is a condition, `(c.x == d.y) & (c.a < d.b)`, or names of columns both have, which then appear once.
-        `how`: inner, left, right, full (rows without a partner get NULLs), semi and anti (rows of this with, without a
-        partner, as often as they are there), cross (every pair). NULL equals nothing.
+        `on` is a condition, `(c.x == d.y) & (c.a < d.b)`, or names of common columns, which then appear once. `how`:
+        inner, left, right, full (unmatched rows get NULLs), semi and anti (rows of this collection with or without a
+        match, keeping their multiplicity), cross (every pair). NULL equals nothing.
         """
         from everview.language.join import join
 
@@ -239,8 +238,8 @@ class Collection:
         return Grouping(self, []).agg(*unnamed, **aggregates)
 
     def limit(self, n: int) -> Collection:
-        """At most n rows, the first in the order of their columns: a query like any other, kept up to date. To look at
-        some rows, `v.head(n)`; for the first by something else, `c.top(n, by=...)`.
+        """At most n rows, the first in the order of their columns: an ordinary query that is kept up to date. To
+        inspect some rows, use `v.head(n)`; for the first by another order, `c.top(n, by=...)`.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -272,18 +271,18 @@ class Collection:
     ) -> Collection:
         """The fixed point of `body`, started with these rows.
 
-        The body's result replaces the variable in every round, so a body that should keep these rows adds them itself
-        (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones come
-        in; it changes the cost, not the answer. With `queued`, rows that the body makes wait for their turn too, from 0
-        to 1023. Shortest paths by cost then hardly ever continue from a node whose distance is still too long. Such a
-        loop has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" returns what it has.
+        The body's result replaces the variable in every round, so a body that should keep the initial rows must add
+        them (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones
+        enter; it changes the cost, not the result. With `queued`, rows produced by the body wait for their turn too,
+        from 0 to 1023; shortest paths by cost then hardly ever continue from a node whose distance is still too long.
+        Such a loop has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" returns what it has.
         """
         return loops.iterate(self, body, priority, max_rounds, at_limit, queued)
 
-    # ------------------------------------------------------------------------------------- plumbing
+    # ----------------------------------------------------------------------------------- internals
 
     def _derive(self, node: Node, columns: Sequence[Column], *others: Collection) -> Collection:
-        """A collection made of this (and others); types are the node's, names and origins the columns'."""
+        """A collection derived from this one (and others); types are the node's, names and origins the columns'."""
         typed = [replace(c, type=t) for c, t in zip(columns, node.types, strict=True)]
         return Collection(node, typed, common_owner(self, *others), parents=(self, *others))
 
@@ -307,7 +306,8 @@ class Collection:
 
 @dataclass(frozen=True)
 class RowFunction:
-    """A user's function as plans want it: values of a row in, a list of tuples out. Equal functions give equal plans.
+    """A user function in the form that plans use: values of a row in, a list of tuples out. Equal functions give equal
+    plans.
 
     >>> RowFunction(lambda x: x + 1, many=False, bare=True, tuples=False)(1)
     [(2,)]
@@ -335,7 +335,7 @@ class RowFunction:
 
 @dataclass(frozen=True)
 class Output:
-    """A column to be: its name, its value, and the origins it keeps if it is a plain column."""
+    """An output column: its name, its value, and the origins it keeps if it is a plain column."""
 
     name: str
     expr: nodes.Expr
@@ -372,7 +372,7 @@ def resolve_outputs(c: Collection, outputs: Sequence[tuple[str, Any]], where: st
 
 
 def refuse_duplicates(names: Sequence[str], where: str, allowed: Sequence[str] = ()) -> None:
-    """One name for two outputs is a mistake, unless the input (a join) has it twice already."""
+    """Refuse two outputs with one name, unless the input (a join) has it twice already."""
     for name in names:
         if names.count(name) > max(1, allowed.count(name)):
             raise PlanError("E_DUPLICATE", f"{where} has two columns called {name!r}", f"rename one: {name}_2=...")
@@ -412,12 +412,12 @@ def common_owner(*collections: Collection) -> Any:
 
 
 def check_names(c: Collection, where: str = "the view") -> None:
-    """Refuse a result whose columns cannot be told apart by name."""
+    """Refuse a result with ambiguous column names."""
     refuse_duplicates([col.name for col in relation_of(c).columns], where)
 
 
 def known_names(collection: Collection) -> tuple[dict[Node, tuple[str, ...]], dict[Node, str]]:
-    """The names of columns that are known of a collection's plan and what it was made from, and those of tables."""
+    """The known names of columns of a collection's plan and its ancestors, and of tables."""
     names: dict[Node, tuple[str, ...]] = {}
     labels: dict[Node, str] = {}
     for c in _family(collection):
@@ -428,7 +428,7 @@ def known_names(collection: Collection) -> tuple[dict[Node, tuple[str, ...]], di
 
 
 def _family(c: Collection) -> Iterator[Collection]:
-    """The collection and all it was made from, each once, nearest first."""
+    """The collection and all its ancestors, each once, nearest first."""
     seen: set[int] = set()
     todo = [c]
     while todo:
@@ -440,7 +440,7 @@ def _family(c: Collection) -> Iterator[Collection]:
 
 
 def _fitting(first: Collection, other: Collection, where: str) -> Collection:
-    """The other collection, if its columns fit the first's by position."""
+    """The other collection, if its columns match the first's by position."""
     common_owner(first, other)
     widths = len(relation_of(first).columns), len(relation_of(other).columns)
     if widths[0] != widths[1]:

@@ -1,4 +1,4 @@
-"""Groups of rows and what ends them: aggregates, the first rows of each, or any reduction in Python."""
+"""Groups of rows, and the operations on them: aggregates, the first rows of each, or any reduction in Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from everview.plan.nodes import PythonReduce, TopK
 
 
 class Grouping:
-    """Rows in groups; made by `group_by`. Ends in agg, top or reduce."""
+    """Rows in groups; created by `group_by` and consumed by agg, top or reduce."""
 
     def __init__(self, collection: Collection, keys: Sequence[Output]) -> None:
         self._collection = collection
@@ -27,7 +27,8 @@ class Grouping:
         return f"Grouping({self._collection!r} by {', '.join(k.name for k in self._keys)})"
 
     def agg(self, *unnamed: Any, **aggregates: Any) -> Collection:
-        """One row per group: the keys, then the aggregates, also combined: `mean=col.x.sum() / col.x.count()`."""
+        """One row per group: the keys, then the aggregates, which can be combined: `mean=col.x.sum() /
+        col.x.count()`."""
         if unnamed:
             raise PlanError(
                 "E_NAME", f"agg({unnamed[0]!r}): the column has no name", f"give it one: agg(total={unnamed[0]!r})"
@@ -63,7 +64,7 @@ class Grouping:
         return c._derive(joins.take(node, range(len(relation_of(c).columns))), relation_of(c).columns)
 
     def reduce(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
-        """Any reduction: `function(key, [(row, count), ...])` gives the group's output rows, without the key.
+        """Apply any reduction: `function(key, [(row, count), ...])` returns the group's output rows, without the key.
 
         Keys and rows are tuples; a row is the collection's columns, then computed keys. The function must depend on its
         arguments alone: it is called again whenever the group changes.

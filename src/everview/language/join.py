@@ -1,8 +1,7 @@
-"""What `Collection.join` does: from a condition as people write it to keys, residual and columns of the result.
+"""Implements `Collection.join`: splits the condition into keys and residual, and determines the result's columns.
 
-Equalities between the sides become keys, the rest of the condition is the residual; `everview.plan.joins` builds
-every kind of join from those. Here is also decided which columns the result has and to which collection each
-belongs afterwards.
+Equalities between the sides become keys, the rest of the condition is the residual; `everview.plan.joins` builds every
+kind of join from those. This module also decides which columns the result has, and which collection each belongs to.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def _join_on(left: Collection, right: Collection, on: Any, how: joins.How) -> Co
 
 
 def _split(whole: nodes.Expr, width: int, how: joins.How) -> tuple[joins.Condition, nodes.Expr | None]:
-    """A join's condition as keys and residual, and what may be filtered out of the right side first."""
+    """Split a join's condition into keys and residual, and what can be filtered out of the right side first."""
     left_keys: list[nodes.Expr] = []
     right_keys: list[nodes.Expr] = []
     rest: list[nodes.Expr] = []
@@ -95,7 +94,7 @@ def _shift(expr: nodes.Expr, by: int) -> nodes.Expr:
 
 
 def _join_using(left: Collection, right: Collection, names: list[str], how: joins.How) -> Collection:
-    """A join on columns both have; each appears once: of the side that is always there, or the first not NULL."""
+    """A join on common columns; each appears once: from the side that always exists, or the first that is not NULL."""
     owner = common_owner(left, right)
     if not names:
         raise PlanError("E_JOIN", "the join has an empty list of columns", 'name at least one, or how="cross"')

@@ -1,10 +1,10 @@
-"""Fixed points: how a Python function becomes the body of a loop.
+"""Fixed points: turns a Python function into the body of a loop.
 
-The body runs with a collection that stands for the loop's variable and gives back the collection of the next round.
-It is called again if the first try shows that the variable must allow NULLs (types are widened until they agree) or
-that the loop depends on fewer of the loops around it than it seemed (see `everview.plan.check` for depths).
+The body is called with a collection that stands for the loop's variable, and returns the collection of the next round.
+It is called again if the first attempt shows that the variable must allow NULLs (types are widened until they agree),
+or that the loop depends on fewer of the enclosing loops than assumed (see `everview.plan.check` for depths).
 
-What the body makes of the variable is good inside the loop only (`everview.language.running`).
+What the body builds from the variable is valid only inside the loop (`everview.language.active_loops`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from everview.errors import PlanError, did_you_mean
 from everview.expr import functions, language, nodes
 from everview.expr.resolve import Column, Scope, resolve
+from everview.language.active_loops import Token, running
 from everview.language.relation import relation_of
-from everview.language.running import Token, running
 from everview.plan.check import widen, widened
 from everview.plan.nodes import LeanLoop, Loop, LoopResult, Types, Variable
 from everview.types import INT, DataType
@@ -30,7 +30,7 @@ AtLimit = Literal["error", "stop"]
 
 @dataclass(frozen=True)
 class Lean:
-    """That a loop shall take little memory; at most `budget` bytes for all loops with the same `purse`."""
+    """Requests that a loop use little memory: at most `budget` bytes for all loops with the same `purse`."""
 
     budget: int | None = None
     purse: str = ""
@@ -45,7 +45,7 @@ def iterate(
     queued: bool = False,
     lean: Lean | None = None,
 ) -> Collection:
-    """See `Collection.iterate`. `lean`: to be kept in little memory, if it can be."""
+    """Implements `Collection.iterate`. `lean`: use little memory, if possible."""
     order = None if priority is None else _priority(priority, start)
     if queued and (order is None or max_rounds is not None):
         why = "rows wait for a priority, and none is given" if order is None else "its rounds cannot be limited"
@@ -84,7 +84,7 @@ def fixpoint(
 
 
 def same_kind(a: DataType, b: DataType) -> bool:
-    """Equal but for being nullable."""
+    """Equal up to nullability."""
     return a.optional(False) == b.optional(False)
 
 

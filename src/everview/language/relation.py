@@ -1,12 +1,12 @@
-"""What a collection is made of, for the rest of Everview.
+"""The internals of a collection, for the rest of Everview.
 
-The attributes of a `Collection` are its columns (`edges.src`), so it has no public ones of its own. What planner,
-sessions and languages need of it is its `Relation`, reached by one door:
+The attributes of a `Collection` are its columns (`edges.src`), so it has no other public ones. Planner, sessions and
+languages use its `Relation` instead, through one function:
 
     relation_of(edges).columns        relation_of(edges).node        relation_of(edges).label
 
-Tables and views have more (`everview.session.relations`). A relation belongs to one collection and goes where it goes;
-whoever renames a table or gives a view another plan changes it there, for everybody.
+Tables and views have more (`everview.session.relations`). Each collection has one relation; renaming a table or
+replanning a view changes it there, for all users.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from everview.language.running import Token, check_running
+from everview.language.active_loops import Token, check_running
 
 if TYPE_CHECKING:
     from everview.expr.resolve import Column
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 
 RuleTexts = Callable[[], Mapping[str, str]]
-"""The rules of a program as they were written, by the digests of their plans. Digests are worked out when somebody
-asks, which only questions of `why` and directories do."""
+"""The rules of a program as written, by the digests of their plans. Digests are computed on demand, by `why` and
+directories only."""
 
 
 class Relation:
-    """A plan, the names of its columns, and where they came from."""
+    """A plan, the names of its columns, and their origins."""
 
     def __init__(
         self,
@@ -54,22 +54,22 @@ class Relation:
             frozenset().union(*(relation_of(p).loop_tokens for p in parents)) if loop_tokens is None else loop_tokens
         )
         self.meaning: Node | None = None
-        """a plan that says the same and does not depend on the day, if this one does: to know a definition again"""
+        """an equivalent plan without time dependence, if this one has any: for recognising a definition"""
         self.plan_why = ""
-        """why its joins are kept as `db.view` is told, if nobody asked for that"""
+        """why its joins are maintained as passed to `db.view`, if that was not requested explicitly"""
         self.calls: tuple[str, ...] = ()
         self.rules: tuple[RuleTexts, ...] = ()
-        """of the programs that parts of the plan are from"""
+        """of the programs that parts of the plan come from"""
         for parent in parents:
             if more := relation_of(parent).rules:
                 self.rules = (*self.rules, *(r for r in more if r not in self.rules))
         self.bound: Mapping[str, Any] = MappingProxyType({})
-        """attributes of whoever made it whose values are in the plan: for nobody else (`session.rights`)"""
+        """attributes of the creator whose values are in the plan: nobody else may use it (`session.rights`)"""
         check_running(self.loop_tokens)
-        hash(node)  # hashes are kept in the nodes: made step by step, no deep recursion comes later
+        hash(node)  # hashes are cached in the nodes: computed step by step, this avoids deep recursion later
 
     def take_after(self, before: Relation) -> None:
-        """Be told as another one is, which this one stands in for."""
+        """Take over the naming of another relation, which this one replaces."""
         self.plan_why, self.calls, self.rules = before.plan_why, before.calls, before.rules
 
 
@@ -77,14 +77,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class HasRelation(Protocol[R_co]):
-    """A collection, or what stands for one."""
+    """A collection, or a stand-in for one."""
 
     @property
     def _relation(self) -> R_co: ...
 
 
 def relation_of(collection: HasRelation[R_co]) -> R_co:
-    """What a collection, table or view is made of.
+    """The relation of a collection, table or view.
 
     >>> import everview as ev
     >>> edges = ev.connect().table("edges", {"src": int, "dst": int}, key="src")

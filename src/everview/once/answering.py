@@ -1,4 +1,4 @@
-"""A whole plan's rows, now: each node once, as far as it is read, forgotten when its last reader is done."""
+"""Evaluates a whole plan: each node once, only the columns needed, freed after its last reader."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from everview.cancellation import poll
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.once import demand, early, joining, ordering
@@ -17,12 +18,11 @@ from everview.once.grouping import consolidated, distinct, reduced
 from everview.once.leaves import Batch, scanned
 from everview.once.rows import Column, Rows, Words, check_weights, together
 from everview.plan import nodes as plan
-from everview.stopping import poll
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """Rows that are kept: batches of an arrangement, whose columns are in this order, at a time."""
+    """Stored rows: batches of an arrangement with this column order, at a time."""
 
     batches: list[Batch]
     order: tuple[int, ...]
@@ -34,14 +34,14 @@ class Leaf:
 
 
 Leaves = Callable[[plan.Node], Leaf | None]
-"""What is kept of a node; None if nothing is."""
+"""The stored rows of a node; None if there are none."""
 
 
 class Question:
-    """A plan that is asked for its rows: what is kept of it is read (`fetch`), then the rest is computed (`answer`).
+    """A plan to be evaluated: stored rows are read (`fetch`), then the rest is computed (`answer`).
 
-    `Elsewhere`, at once, if it cannot be answered here. Reading needs the session's turn, or a step that lends what is
-    committed; computing needs neither if what was read is a copy.
+    Raises `Elsewhere` immediately if it cannot be evaluated here. Reading requires the session's turn, or a step that
+    lends its committed state; computing requires neither if what was read is a copy.
     """
 
     def __init__(self, root: plan.Node, leaves: Leaves, interner: Interner) -> None:
@@ -55,15 +55,15 @@ class Question:
                 self._kept[node] = leaf
         self._fetched: dict[plan.Node, Rows] = {}
         self._complete: Words | None = None
-        """the answer, if a part of what is kept was enough"""
+        """the result, if a part of the stored rows was enough"""
 
     @property
     def early(self) -> Early | None:
-        """How a LIMIT lets it stop early, if it does."""
+        """How a LIMIT allows an early stop, if it does."""
         return early.found(self._root, lambda n: self._kept[n].order if n in self._kept else None, self._interner)
 
     def fetch(self, *, copied: bool) -> None:
-        """Read what is kept; `copied`: so that it does not change any more, whatever becomes of the session."""
+        """Read the stored rows; `copied`: so that they survive any change of the session."""
         if (stop := self.early) is not None and len(self._kept) == 1:
             self._stop_early(stop)
             return
@@ -72,7 +72,7 @@ class Question:
             self._fetched[node] = _copied(rows) if copied else rows
 
     def _stop_early(self, stop: Early) -> None:
-        """Answer from as little as is enough."""
+        """Compute the result from as little as possible."""
         leaf = self._kept[stop.leaf]
         for value, _ in stop.parts(leaf.batches):
             some = Leaf([early.up_to(b, value) for b in leaf.batches], leaf.order, leaf.time)
@@ -83,8 +83,8 @@ class Question:
                 return
 
     def answer(self, may_go_on: Callable[[int], None] = lambda words: None) -> Words:
-        """The rows as columns of codes, in the order of an arrangement. `may_go_on` is told from time to time how many
-        words are held, and raises what it has against it.
+        """The rows as columns of codes, in the order of an arrangement. `may_go_on` is called periodically with the
+        number of words held, and may raise.
         """
         return self._computed(may_go_on) if self._complete is None else self._complete
 
@@ -109,7 +109,7 @@ def _copied(rows: Rows) -> Rows:
 
 
 class _Answering:
-    """One node's rows, from those of the nodes that it reads."""
+    """The rows of one node, from those of its inputs."""
 
     def __init__(self, asked: Demand, interner: Interner, held: dict[plan.Node, Rows]) -> None:
         self.asked = asked
@@ -178,5 +178,5 @@ class _Answering:
 
 
 def _positive(rows: Rows) -> Rows:
-    """The rows that are there more often than they were taken away."""
+    """The rows with positive multiplicity."""
     return rows if rows.weights is None else rows.take(np.flatnonzero(rows.weights > 0))

@@ -1,12 +1,12 @@
-"""Which columns of each node a question reads, and in which order nodes are computed.
+"""Which columns of each node are needed, and the evaluation order.
 
 Each node of a plan is computed once, with the columns that all its readers need together. Two shapes that planners
-write for EXISTS and NOT EXISTS are taken for what they mean:
+produce for EXISTS and NOT EXISTS are recognised:
 
-    Join[l, Distinct[r]] on all columns of r, of which only l's are read    the rows of l that have a partner in r
+    Join[l, Distinct[r]] on all columns of r, of which only l's are read    the rows of l that have a match in r
     Union[l, Negate[that]]                                                  those that have none
 
-so that neither is r made distinct, nor l read twice with opposite signs.
+so that r need not be made distinct, and l is not read twice with opposite signs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from everview.once.rows import Elsewhere
 from everview.plan import nodes as plan
 
 IsLeaf = Callable[[plan.Node], bool]
-"""Whether a node's rows are kept."""
+"""Whether a node's rows are stored."""
 
 KNOWN = (plan.Constant, plan.Project, plan.Filter, plan.Negate, plan.Union, plan.Join, plan.Threshold, plan.Reduce)
 
 
 @dataclass(frozen=True)
 class Match:
-    """The left rows that have a partner, or none (`there`), on the right."""
+    """The left rows that have a match, or none (`there`), on the right."""
 
     left: plan.Node
     right: plan.Node
@@ -42,30 +42,30 @@ class Match:
 
 @dataclass
 class Demand:
-    """What a plan's nodes are asked for."""
+    """What is needed of a plan's nodes."""
 
     order: list[plan.Node] = field(default_factory=list)
-    """nodes, readers before what they read"""
+    """nodes, readers before their inputs"""
     wanted: dict[plan.Node, set[int]] = field(default_factory=dict)
     matches: dict[plan.Node, Match] = field(default_factory=dict)
     readers: dict[plan.Node, int] = field(default_factory=dict)
-    """how many nodes read each"""
+    """the number of readers of each node"""
 
     def inputs(self, node: plan.Node, is_leaf: IsLeaf) -> Sequence[plan.Node]:
-        """What a node reads."""
+        """The inputs of a node."""
         if is_leaf(node):
             return ()
         match = self.matches.get(node)
         return node.children() if match is None else (match.left, match.right)
 
     def ask(self, node: plan.Node, columns: Iterable[int]) -> None:
-        """A reader of a node needs some columns."""
+        """Record that a reader of a node needs some columns."""
         self.wanted.setdefault(node, set()).update(columns)
         self.readers[node] = self.readers.get(node, 0) + 1
 
 
 def demanded(root: plan.Node, is_leaf: IsLeaf) -> Demand:
-    """What a question asks of all nodes; `Elsewhere` if one of them is not known here."""
+    """The demand on all nodes; `Elsewhere` if one of them is not supported here."""
     found = Demand()
     found.ask(root, range(len(root.types)))
     for node in _readers_first(root, is_leaf):
@@ -139,8 +139,8 @@ def _ask_match(found: Demand, node: plan.Node, match: Match, wanted: set[int]) -
 
 
 def _with_partner(node: plan.Join, is_leaf: IsLeaf) -> Match | None:
-    """A join with distinct rows by all their columns: no left row has two partners. Where these are kept they are read;
-    else it does not matter how often each is there.
+    """A join with distinct rows by all their columns: no left row has two matches. If the distinct rows are stored they
+    are read; otherwise their multiplicities do not matter.
     """
     right = node.right
     if not isinstance(right, plan.Threshold) or right.kind != "distinct":
@@ -152,12 +152,12 @@ def _with_partner(node: plan.Join, is_leaf: IsLeaf) -> Match | None:
 
 
 def _is_one(node: plan.Node) -> bool:
-    """Whether there is at most one different row: all columns are constants."""
+    """Whether there is at most one distinct row: all columns are constants."""
     return isinstance(node, plan.Project) and not any(e.columns() for e in node.exprs)
 
 
 def _without_partner(node: plan.Union, is_leaf: IsLeaf) -> Match | None:
-    """l - (the rows of l with a partner), as `everview.plan.joins` writes it."""
+    """l - (the rows of l with a match), as `everview.plan.joins` writes it."""
     if len(node.inputs) != 2 or not isinstance(node.inputs[1], plan.Negate):
         return None
     left, kept = node.inputs[0], node.inputs[1].child
@@ -174,14 +174,14 @@ def _without_partner(node: plan.Union, is_leaf: IsLeaf) -> Match | None:
 
 
 def _first_columns(node: plan.Node, count: int) -> bool:
-    """Whether a node is the first columns of what it reads."""
+    """Whether a node is the first columns of its input."""
     if not isinstance(node, plan.Project):
         return len(node.types) == count
     return len(node.exprs) == count and all(isinstance(e, ColumnRef) and e.index == i for i, e in enumerate(node.exprs))
 
 
 def _same_first(keyed: plan.Project, left: plan.Node) -> bool:
-    """Whether a projection has all columns of its child first."""
+    """Whether a projection starts with all columns of its child."""
     width = len(left.types)
     return len(keyed.exprs) >= width and all(
         isinstance(e, ColumnRef) and e.index == i for i, e in enumerate(keyed.exprs[:width])

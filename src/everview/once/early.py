@@ -1,10 +1,10 @@
-"""LIMIT that stops early: the first rows in the order of an index need no more than the first rows of the index.
+"""Early termination of LIMIT: the first rows in the order of an index need only a prefix of the index.
 
-`SELECT a, b FROM t WHERE ... LIMIT 10` means the first ten in the order of their codes (without an order, too, there is
-one answer), and ORDER BY a LIMIT 10 those with the least a. If a is the first column of the arrangement that is read,
-rows up to some value of a are enough, as soon as ten of them are left; if not, more are taken.
+`SELECT a, b FROM t WHERE ... LIMIT 10` means the first ten in the order of their codes (even without an order the
+result is unique), and ORDER BY a LIMIT 10 those with the least a. If a is the first column of the arrangement, rows up
+to some value of a are enough, as soon as ten of them remain; if not, more are read.
 
-Only where nothing can fail: the rows that are not looked at could have been errors.
+Only if nothing can fail: the rows that are not read could have been errors.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from everview.once.leaves import Batch
 from everview.plan import nodes as plan
 
 MOST_ROWS = 10_000
-"""Rows that a LIMIT may ask for: beyond, reading everything is as good."""
+"""Maximum LIMIT: beyond, reading everything is as good."""
 
 _FIRST, _MORE = 8, 16
-"""How many times as many rows are taken at first, and then, as are asked for."""
+"""How many times the requested rows are read at first, and then."""
 
 _BY_CODE = ("int", "decimal", "date", "timestamp", "bool")
 
 
 @dataclass(frozen=True)
 class Early:
-    """A question that a part of one arrangement may answer."""
+    """A query that a part of one arrangement may answer."""
 
     leaf: plan.Node
     enough: int
-    """rows of the answer that show that it is complete"""
+    """number of result rows that shows that it is complete"""
     first: int
-    """rows to take at first"""
+    """number of rows to read first"""
 
     def parts(self, batches: list[Batch]) -> list[tuple[int | None, int]]:
-        """(the largest value of the first column, None for all; how many rows that may be), ever more."""
+        """(the largest value of the first column, None for all; the number of rows that may be), increasing."""
         found: list[tuple[int | None, int]] = []
         largest, count = max(batches, key=lambda b: b.rows, default=None), self.first
         while largest is not None and count < largest.rows:
@@ -50,7 +50,7 @@ class Early:
 
 
 def found(root: plan.Node, order: Callable[[plan.Node], tuple[int, ...] | None], interner: Interner) -> Early | None:
-    """How a plan can stop early; `order` gives the columns of an arrangement of a node, if one is kept."""
+    """How a plan can stop early; `order` returns the column order of an arrangement of a node, if there is one."""
     node = root
     while isinstance(node, plan.Project) and all(isinstance(e, ColumnRef | Literal) for e in node.exprs):
         node = node.child
@@ -82,7 +82,7 @@ def _is_by_code(node: plan.TopK, column: int) -> bool:
 
 
 def up_to(batch: Batch, value: int | None) -> Batch:
-    """The rows of a batch whose first column is not larger than a value."""
+    """The rows of a batch whose first column is at most a value."""
     if value is None or not batch.rows:
         return batch
     rows = int(np.searchsorted(batch.column(0), value, "right"))

@@ -1,14 +1,14 @@
 """Projections and conditions over columns.
 
-What the machine can do (`everview.expr.lower`) runs there in one piece and reads its columns where they are. The rest
-goes to `everview.expr.evaluate`: an expression of a single column of texts, once for each different text.
+What the VM supports (`everview.expr.lower`) runs there as a whole and reads its columns in place. The rest goes to
+`everview.expr.evaluate`; an expression of a single text column is evaluated once per distinct text.
 
-A row that fails ends the attempt: the dataflow knows whether the failure counts, and how to tell it.
+A row that fails aborts the attempt: the dataflow decides whether the failure counts, and reports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +18,8 @@ from everview.codes.values import encode_value
 from everview.expr.evaluate import evaluate
 from everview.expr.functions import call, conjuncts
 from everview.expr.lower import lower
-from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
+from everview.expr.program_builder import Program
 from everview.kernels.once import columns as kernel
 from everview.once.grouping import distinct_codes
 from everview.once.rows import Column, Elsewhere, Rows, Words
@@ -42,7 +42,7 @@ def projected(rows: Rows, exprs: dict[int, Expr], interner: Interner) -> Rows:
 
 
 def cannot_fail(expr: Expr, interner: Interner) -> bool:
-    """Whether no row can make an expression fail, as far as is known."""
+    """Whether it is known that no row can make an expression fail."""
     if isinstance(expr, ColumnRef | Literal):
         return True
     needed, (moved,) = _on_few([expr])
@@ -81,35 +81,47 @@ def _computed(rows: Rows, exprs: dict[int, Expr], interner: Interner) -> dict[in
 
 
 def _hoisted(rows: Rows, expr: Expr, interner: Interner) -> tuple[Rows, Expr] | None:
-    """An expression with the functions of columns inside it that the machine does not know computed before, as columns,
-    once each and for all rows; None if there is none but itself.
+    """An expression with inner functions of columns that the VM does not support precomputed as columns, once each and
+    for all rows; None if there are none but itself.
+
+    Arguments come before the calls that use them, so that nested functions are precomputed in the same pass.
     """
-    new: dict[Expr, Expr] = {}
     columns = dict(rows.columns)
-    for part in expr.walk():
-        if part is expr or part in new or not isinstance(part, Call) or not _is_of_columns(part):
-            continue
-        needed, (moved,) = _on_few([part])
-        if _lowered((moved,), None, len(needed), interner) is None:
-            number = max(columns, default=-1) + 1
-            columns[number] = Column(_evaluated(rows, part, interner))
-            new[part] = ColumnRef(part.type, number)
-    return (Rows(rows.count, columns, rows.weights), _replaced(expr, new, {})) if new else None
+    found: dict[Expr, ColumnRef] = {}
+    done: dict[int, Expr] = {}
+    for part in _parts_first(expr):
+        made = replace(part, args=tuple(done[id(a)] for a in part.args)) if isinstance(part, Call) else part
+        if part is not expr and isinstance(made, Call) and _is_of_columns(made) and not _on_machine(made, interner):
+            if made not in found:
+                number = max(columns, default=-1) + 1
+                columns[number] = Column(_evaluated(Rows(rows.count, columns, rows.weights), made, interner))
+                found[made] = ColumnRef(made.type, number)
+            made = found[made]
+        done[id(part)] = made
+    return (Rows(rows.count, columns, rows.weights), done[id(expr)]) if found else None
+
+
+def _parts_first(expr: Expr) -> Iterator[Expr]:
+    """All parts of an expression in postorder, each once; without recursion, because it may be deep."""
+    seen: set[int] = set()
+    todo = [(expr, False)]
+    while todo:
+        part, is_open = todo.pop()
+        if is_open:
+            yield part
+        elif id(part) not in seen:
+            seen.add(id(part))
+            todo.append((part, True))
+            todo.extend((child, False) for child in reversed(part.children()))
+
+
+def _on_machine(expr: Expr, interner: Interner) -> bool:
+    needed, (moved,) = _on_few([expr])
+    return _lowered((moved,), None, len(needed), interner) is not None
 
 
 def _is_of_columns(call: Call) -> bool:
     return all(isinstance(a, ColumnRef | Literal) for a in call.args) and bool(call.columns())
-
-
-def _replaced(expr: Expr, new: dict[Expr, Expr], done: dict[int, Expr]) -> Expr:
-    """An expression with others in the place of some of its parts."""
-    if expr in new:
-        return new[expr]
-    if not isinstance(expr, Call):
-        return expr
-    if id(expr) not in done:
-        done[id(expr)] = replace(expr, args=tuple(_replaced(a, new, done) for a in expr.args))
-    return done[id(expr)]
 
 
 def _lowered(exprs: tuple[Expr, ...], predicate: Expr | None, cols: int, interner: Interner) -> Program | None:
@@ -125,7 +137,7 @@ def _on_few(exprs: Sequence[Expr]) -> tuple[list[int], list[Expr]]:
 
 
 def _addressed(rows: Rows, columns: list[int]) -> tuple[Words, Words, list[Words]]:
-    """Where columns and their row numbers are; and what must live until they have been read."""
+    """The addresses of columns and their row numbers; and what must be kept alive meanwhile."""
     alive: list[Words] = []
     addresses, places = [], []
     for number in columns:
@@ -147,7 +159,7 @@ def _addressed(rows: Rows, columns: list[int]) -> tuple[Words, Words, list[Words
 
 
 def _evaluated(rows: Rows, expr: Expr, interner: Interner) -> Words:
-    """The codes of an expression that the machine does not know; it has no functions in Python."""
+    """The codes of an expression that the VM does not support and that contains no Python functions."""
     needed, (moved,) = _on_few([expr])
     if len(needed) == 1 and next(e for e in moved.walk() if isinstance(e, ColumnRef)).type.kind in INTERNED:
         ids, codes = distinct_codes(rows.words(needed[0]))
@@ -168,8 +180,8 @@ def _on_matrix(expr: Expr, matrix: Words, interner: Interner) -> Words:
 
 
 def filtered(rows: Rows, predicate: Expr, interner: Interner) -> Rows:
-    """The rows for which a condition is true. Its parts are tried in the order in which they are written, each on the
-    rows for which those before are not false: so whatever can fail in the dataflow fails here.
+    """The rows for which a condition is true. Its parts are evaluated in written order, each on the rows for which
+    those before are not false, so whatever can fail in the dataflow fails here.
     """
     undecided = False
     for part in _pieces(conjuncts(predicate), interner):
@@ -183,7 +195,7 @@ def filtered(rows: Rows, predicate: Expr, interner: Interner) -> Rows:
 
 
 def _pieces(parts: list[Expr], interner: Interner) -> list[Expr]:
-    """Parts of a condition, those next to each other that the machine knows as one."""
+    """Parts of a condition, with adjacent ones that the VM supports combined."""
     pieces: list[Expr] = []
     last_on_machine = False
     for part in parts:

@@ -1,7 +1,7 @@
-"""Groups of equal rows: their numbers, their aggregates, and each row once.
+"""Groups of equal rows: numbering, aggregates, and distinct.
 
-Aggregates come out as the dataflow's, digit for digit: sums of integers and decimals from the same two words, averages
-by the same division, sums of floats rounded once, however many there are.
+Aggregates equal the dataflow's exactly: sums of integers and decimals from the same two words, averages by the same
+division, sums of floats rounded once, however many there are.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from everview.types import INTERNED, NULL, DataType
 
 _FIRST_SLOTS, _LARGER = 1 << 11, 1 << 4
 _SPARSE = 4
-"""Slots for each row, up to which there may be one for each value."""
+"""Maximum number of slots per row for direct addressing."""
 
 _SMALLEST, _LARGEST = 2.0**-75, 2.0**126
-"""Floats between which a sum loses nothing in the dataflow's digits."""
+"""Floats between which a sum is exact in the dataflow's digits."""
 
 
 def addresses(columns: Sequence[Words]) -> Words:
-    """Where contiguous columns are."""
+    """The addresses of contiguous columns."""
     return np.array([c.__array_interface__["data"][0] for c in columns] or [0], dtype=np.int64)
 
 
 def close_together(column: Words) -> tuple[int, int] | None:
-    """The least value and how many there can be, if that is not many more than rows."""
+    """The least value and the size of the value range, if that is not much larger than the number of rows."""
     if not len(column):
         return None
     least, most = int(column.min()), int(column.max())
@@ -67,13 +67,13 @@ def numbered(columns: Sequence[Words]) -> tuple[Words, Words]:
 
 
 def distinct_codes(codes: Words) -> tuple[Words, Words]:
-    """Each different code once, and for each row which of them it has."""
+    """Each distinct code once, and the index of each row's code."""
     ids, firsts = numbered([codes])
     return ids, codes[firsts]
 
 
 def consolidated(rows: Rows, columns: Iterable[int]) -> Rows:
-    """Each different row once, with its weights added up; those that come to nothing are left out."""
+    """Each distinct row once, with its weights added up; rows with total zero are dropped."""
     wanted = list(columns)
     if rows.count == 0:
         return rows.only(wanted)
@@ -92,8 +92,8 @@ def consolidated(rows: Rows, columns: Iterable[int]) -> Rows:
 
 
 def present(rows: Rows, columns: Iterable[int]) -> Rows:
-    """The rows with weights that are all positive, for what looks at which rows are there. Rows that are there less
-    often than not at all are the dataflow's business.
+    """The rows with positive weights, for operations on sets of rows. Negative multiplicities are left to the
+    dataflow.
     """
     if rows.is_plain():
         return rows
@@ -104,7 +104,7 @@ def present(rows: Rows, columns: Iterable[int]) -> Rows:
 
 
 def distinct(rows: Rows, columns: Iterable[int]) -> Rows:
-    """Each row that is there, once."""
+    """Each present row once."""
     wanted = list(columns)
     rows = present(rows, wanted)
     if rows.count == 0:
@@ -157,7 +157,7 @@ class _Groups:
         self._totals: dict[int, tuple[Words, Words, Words]] = {}
 
     def members(self) -> Words:
-        """How many rows each group has."""
+        """The size of each group."""
         if self._members is None:
             self._members = np.zeros(self.count, dtype=np.int64)
             kernel.counted(self.ids, 0, self._weights_at, 0, self._members)
@@ -208,7 +208,7 @@ class _Groups:
         return np.where(there, value, NULL)
 
     def _floats(self, column: Words, declared: DataType, average: bool) -> Words:
-        """Sums that are rounded once; what the dataflow's digits do not hold exactly is left to it."""
+        """Sums rounded once; what the dataflow's digits cannot represent exactly is left to it."""
         there = column != NULL if declared.nullable else np.ones(len(column), dtype=np.bool_)
         ids, codes = self.ids[there], column[there]
         numbers = codes_to_floats(codes)
@@ -251,7 +251,7 @@ class _Groups:
 
 
 def ranked(column: Words, declared: DataType, interner: Interner) -> tuple[Words, Words]:
-    """Texts as numbers that sort as they do (NULL stays NULL), and the codes behind the numbers."""
+    """Texts as numbers that sort like them (NULL stays NULL), and the codes of the numbers."""
     if declared.kind not in ("str", "bytes"):
         raise Elsewhere(f"{declared!r} has an order of its own")
     ids, codes = distinct_codes(column)

@@ -1,4 +1,4 @@
-"""Pairs of rows with equal keys, by a hash table of the smaller side."""
+"""Hash joins, with a hash table of the smaller side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from everview.once.grouping import addresses, close_together
 from everview.once.rows import Elsewhere, Rows, Words, settled, times
 
 MOST_PAIRS = 1 << 26
-"""Pairs from which a join is left to the dataflow, which makes them piece by piece."""
+"""Number of pairs from which a join is left to the dataflow, which produces them piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Table:
         kernel.build(self.at, keys.nullable, int(self.dense), self.base, self.heads, self.chain)
 
     def first(self, mine: Keys) -> tuple[Words, int]:
-        """For each of my rows a row here with the same keys, or -1; and how many pairs there are in all."""
+        """For each probe row a row here with the same keys, or -1; and the total number of pairs."""
         found = np.empty(mine.rows, dtype=np.int64)
         pairs = kernel.probe(
             addresses(mine.columns), mine.nullable, self.at, int(self.dense), self.base, self.heads, self.chain, found
@@ -54,7 +54,7 @@ class Table:
         return found, int(pairs)
 
     def pairs(self, mine: Keys) -> tuple[Words, Words]:
-        """All pairs: numbers of my rows, and of those here."""
+        """All pairs: numbers of probe rows, and of rows here."""
         first, count = self.first(mine)
         if count > MOST_PAIRS:
             raise Elsewhere("there are very many pairs")
@@ -67,7 +67,7 @@ class Table:
 
 
 def joined(left: Rows, right: Rows, left_keys: Sequence[int], right_keys: Sequence[int], null: Sequence[bool]) -> Rows:
-    """All pairs of rows whose keys are equal; the right's columns are numbered as they are given."""
+    """All pairs of rows with equal keys; the right's columns are numbered as given."""
     if not left.count or not right.count:
         some, other = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     elif not left_keys:
@@ -92,7 +92,7 @@ def _all_pairs(left: int, right: int) -> tuple[Words, Words]:
 def matched(
     left: Rows, right: Rows, left_keys: Sequence[int], right_keys: Sequence[int], null: Sequence[bool], there: bool
 ) -> Rows:
-    """The left rows for which there is a right row with equal keys, or there is none."""
+    """The left rows that have a match on the right, or that have none."""
     if not left.count:
         return left
     if not right.count:

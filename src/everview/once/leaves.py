@@ -1,7 +1,7 @@
-"""The committed batches of an arrangement as columns, read where they lie.
+"""The committed batches of an arrangement as columns, read in place.
 
-Hazard: the arrays are windows on the kernels' memory, which is theirs only as long as the session's turn lasts, or the
-batches are pinned. Nothing here may outlive the question; answers are copies.
+Hazard: the arrays are views of kernel memory, valid only while the session's turn lasts or the batches are pinned.
+Nothing here may outlive the query; results are copies.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from everview.kernels.once import columns as kernel
 from everview.kernels.once import merging
 from everview.once.rows import Column, Rows, Words, check_weights
 
-_FEW = 16
+_FIRST_ROOM = 16
 
 
 class _Window:
-    """Words at an address, for NumPy to look at."""
+    """Words at an address, exposed to NumPy."""
 
     def __init__(self, address: int, words: int) -> None:
         self.__array_interface__: dict[str, Any] = {
@@ -32,13 +32,13 @@ class _Window:
 
 
 def window(address: int, words: int) -> Words:
-    """Words at an address as an array that can only be read."""
+    """Words at an address as a read-only array."""
     return np.asarray(_Window(address, words))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Where a committed batch lies."""
+    """The location of a committed batch."""
 
     rows: int
     cap: int
@@ -64,7 +64,7 @@ class Batch:
 
 def batches(trace: int) -> list[Batch]:
     """The committed batches of a trace, largest first."""
-    room = _FEW
+    room = _FIRST_ROOM
     while True:
         words = np.empty(room * kernel.FOUND_WORDS, dtype=np.int64)
         found = int(kernel.batches_of(trace, words))
@@ -74,8 +74,8 @@ def batches(trace: int) -> list[Batch]:
 
 
 def scanned(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int], time: int) -> Rows:
-    """The wanted columns of all rows that are there at a time; `order` says where each column is in the batches. Where
-    rows were taken back, the weights of equal ones are added up here, while they lie side by side.
+    """The wanted columns of all rows present at a time; `order` gives the position of each column in the batches. If
+    there were deletions, the weights of equal rows are added up here, while they are adjacent.
     """
     listed = [batch for batch in listed if batch.rows]
     if any(_takes_back(batch) for batch in listed):

@@ -1,6 +1,6 @@
-"""Orders: the first rows of each group, and the rows of an answer.
+"""Ordering: the first rows of each group, and the rows of a result.
 
-Rows are ordered by *sort keys*, numbers that compare as the values do: codes for numbers and moments, ranks for texts;
+Rows are ordered by *sort keys*, numbers that compare like the values: codes for numbers and moments, ranks for texts;
 NULL is the largest, descending or not.
 """
 
@@ -19,13 +19,13 @@ from everview.plan.nodes import TopK
 from everview.types import INTERNED, NULL, DataType
 
 _BY_CODE = ("int", "decimal", "date", "timestamp", "bool")
-"""Kinds of values of which codes compare as values do, and equal ones have equal codes."""
+"""Kinds of values whose codes compare like the values, with equal codes for equal values."""
 
 _LAST = 2**63 - 1
 
 
 def sort_key(codes: Words, declared: DataType, descending: bool, interner: Interner, by_value: bool) -> Words:
-    """Numbers that sort as a column should. `by_value`: as Python compares values; else floats go by their codes."""
+    """Numbers that sort like a column. `by_value`: as Python compares values; else floats sort by their codes."""
     if declared.kind in INTERNED:
         key = ranked(codes, declared, interner)[0]
     elif declared.kind in _BY_CODE:
@@ -41,7 +41,7 @@ def sort_key(codes: Words, declared: DataType, descending: bool, interner: Inter
 
 
 def top(node: TopK, rows: Rows, interner: Interner) -> Rows:
-    """The rows of a TopK: ties go by the remaining columns' codes."""
+    """The rows of a TopK: ties are broken by the remaining columns' codes."""
     width = range(len(node.types))
     rows = present(rows, width)
     if not rows.count:
@@ -66,14 +66,14 @@ def top(node: TopK, rows: Rows, interner: Interner) -> Rows:
 
 
 def _nearest(key: Words, count: int) -> Words | None:
-    """The rows that can be among the first by a sort key, if that leaves many out."""
+    """The rows that can be among the first by a sort key, if that excludes many."""
     if count * 4 >= len(key) or count <= 0:
         return None
     return np.flatnonzero(key <= np.partition(key, count - 1)[count - 1])
 
 
 def _shown(group: Words, weights: Words, offset: int, limit: int) -> Words:
-    """How often each row, ordered by group, is among rows offset to offset + limit of its group."""
+    """The multiplicity of each row, ordered by group, within rows offset to offset + limit of its group."""
     ends = np.cumsum(weights)
     first = np.ones(len(group), dtype=np.bool_)
     first[1:] = group[1:] != group[:-1]
@@ -85,7 +85,7 @@ def _shown(group: Words, weights: Words, offset: int, limit: int) -> Words:
 
 
 def in_code_order(codes: Words) -> Words:
-    """Columns of codes with their rows in the order of an arrangement: by all columns, from left to right."""
+    """Columns of codes with their rows sorted by all columns, from left to right, as in an arrangement."""
     if codes.shape[1] < 2 or not len(codes):
         return codes
     first = codes[0]
@@ -97,7 +97,7 @@ def in_code_order(codes: Words) -> Words:
 def answered(
     codes: Words, order: Sequence[tuple[int, bool]], types: Sequence[DataType], interner: Interner
 ) -> Words | None:
-    """Row numbers in an order that a query asks for, NULLs last, ties as they are; None if codes do not tell."""
+    """Row numbers in the order of a query, NULLs last, stable; None if codes do not determine it."""
     try:
         keys = [sort_key(codes[c], types[c], down, interner, True) for c, down in order]
     except Elsewhere:
@@ -107,7 +107,7 @@ def answered(
 
 
 def repeated(rows: Rows, columns: Sequence[int]) -> Words:
-    """The rows, each as often as it counts, as a matrix of codes."""
+    """The rows, repeated by multiplicity, as a matrix of codes."""
     rows = present(rows, columns)
     codes = np.empty((len(columns), rows.count), dtype=np.int64)
     for i, column in enumerate(columns):

@@ -1,11 +1,10 @@
-"""Rows as columns of codes, for as long as a question takes.
+"""Temporary rows as columns of codes.
 
-A column is an array of codes or, after a filter or a join, such an array seen through row numbers. Columns that came
-from one place share the row numbers, so a join of wide rows makes one array for each side, and values are
-fetched only when somebody reads them.
+A column is an array of codes or, after a filter or a join, such an array indirectly through row numbers. Columns of one
+origin share the row numbers, so a join of wide rows creates one array per side, and values are fetched only when read.
 
-`weights` says how often each row counts; None: once. Rows may be there several times, and rows with weights that come
-to nothing together may still be here: `everview.once.grouping.consolidated` adds them up, for whoever minds.
+`weights` are the multiplicities; None: all 1. Rows may occur several times, and rows whose weights cancel may still be
+present: `everview.once.grouping.consolidated` adds them up where it matters.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ import numpy.typing as npt
 Words = npt.NDArray[np.int64]
 
 HEAVIEST = 2**28
-"""Weights below can be multiplied by half a value, and by each other once, without looking."""
+"""Weights below this can be multiplied by half a value, and by each other once, without overflow checks."""
 
 
 class Elsewhere(Exception):
-    """The question is not for here: the dataflow answers it."""
+    """Raised if the dataflow must evaluate the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Codes, in the order of rows, or to be fetched by row numbers (`places`)."""
+    """Codes, in row order, or to be fetched by row numbers (`places`)."""
 
     base: Words
     places: Words | None = None
 
     def words(self) -> Words:
-        """The codes in the order of rows."""
+        """The codes in row order."""
         return self.base if self.places is None else self.base[self.places]
 
 
@@ -75,11 +74,11 @@ class Rows:
         return Rows(self.count, self.columns, weights)
 
     def is_plain(self) -> bool:
-        """Whether all weights are positive: every row is there."""
+        """Whether all weights are positive."""
         return self.weights is None or not len(self.weights) or bool(self.weights.min() > 0)
 
     def size(self) -> int:
-        """Words that these rows hold, at most."""
+        """Maximum number of words that these rows hold."""
         held = {id(a): a.size for c in self.columns.values() for a in (c.base, c.places) if a is not None}
         return sum(held.values()) + (0 if self.weights is None else self.weights.size)
 
@@ -95,7 +94,7 @@ def _seen(column: Column, places: Words, composed: dict[int, Words]) -> Column:
 
 
 def settled(rows: Rows, columns: Iterable[int]) -> Rows:
-    """The rows with some columns fetched: they will be read again and again."""
+    """The rows with some columns fetched, because they are read repeatedly."""
     fetched = {c: Column(rows.words(c)) for c in columns}
     return Rows(rows.count, {**rows.columns, **fetched}, rows.weights)
 
@@ -112,7 +111,7 @@ def together(parts: list[Rows], columns: Iterable[int]) -> Rows:
 
 
 def weights_of(rows: Rows) -> Words:
-    """How often each row counts."""
+    """The multiplicities of all rows."""
     return np.ones(rows.count, dtype=np.int64) if rows.weights is None else rows.weights
 
 
@@ -126,6 +125,6 @@ def times(left: Words | None, right: Words | None) -> Words | None:
 
 
 def check_weights(weights: Words) -> None:
-    """Leave multiplicities that are too large to be multiplied to the dataflow, which looks at each product."""
+    """Leave multiplicities that are too large to multiply to the dataflow, which checks each product."""
     if len(weights) and (int(weights.max()) >= HEAVIEST or int(weights.min()) <= -HEAVIEST):
         raise Elsewhere("multiplicities are large")

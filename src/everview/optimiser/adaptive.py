@@ -1,19 +1,19 @@
-"""Adaptive execution: the plans of a session's joins follow what happens to it (liu-2016, §4.4.4).
+"""Adaptive execution: a session's join plans follow the observed statistics (liu-2016, §4.4.4).
 
-Every so often the statistics that were seen (`everview.session.statistics`) are told to the optimiser, which maintains
-the best plan of every join. A join whose plan is no longer the best goes through
+Periodically the observed statistics (`everview.session.statistics`) are passed to the optimiser, which maintains the
+best plan of every join. A join whose plan is no longer the best goes through
 
-    looking     the present plan would cost more than `margin` times the best, for as many transactions as `ahead`
-                says; what a new plan has to build counts as a cost, what the present one has does not
+    looking     the current plan would cost more than `margin` times the best, over the transactions of the next `ahead`
+                seconds; what a new plan has to build counts as a cost, what the current one has does not
     before      the processor time of `trial` transactions is measured with the old plan
     after       plans are swapped (`Definitions.replan`), and as many are measured with the new one
-    settled     a new plan that is not worth it (more than `worse` times the time for each row) is swapped back, and the
-                join is left alone for a while that doubles each time
+    settled     a new plan that is not worth it (more than `worse` times the time per row) is swapped back, and the join
+                is left alone for a period that doubles each time
 
-It stands between a session and what runs its steps. A step pays for one call and a comparison, except while plans are
-on trial. Views that were made with `plan=` keep it, and so do the joins they share with others.
+It is a hook around a session's steps. A step pays for one call and a comparison, except during trials. Views created
+with an explicit `plan=` keep it, and so do the joins they share with others.
 
-Hazard: processor time of a few small steps is noisy. `trial` should have hundreds of transactions, or few large ones.
+Hazard: processor time of a few small steps is noisy. `trial` should have hundreds of transactions, or a few large ones.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from everview.optimiser.present import PresentPlan
 from everview.optimiser.problem import UNIT, Problem, logarithm
 from everview.optimiser.replanned import LivingJoin, living_joins
 from everview.plan import nodes as plan
-from everview.runtime.attendance import stand_before, step_aside
 from everview.runtime.base import ChangeSet, StepOutcome, row_count
+from everview.runtime.step_hooks import install_hook, remove_hook
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -42,24 +42,35 @@ if TYPE_CHECKING:
 Step = Callable[[list[ChangeSet]], StepOutcome]
 
 LEAST_WORK = 50
-"""Times as long as a look took that a session works before the next: looking costs 2 % at most."""
+"""Minimum ratio of work to the duration of all checks: checking costs 2 % in the long run."""
 
-TIMES_ASKED = 4
-"""How often the time is asked for between two looks. Steps are counted, which costs next to nothing; but a plan that
-became slow takes much longer for as many, and must not be found out that much later.
+GRACE = 0.02
+"""Seconds of checking allowed beyond that. A check that leads to a new plan takes ten times as long as one that finds
+nothing new. A plan that has just become slow must not wait because of the cost of the previous check.
 """
 
+SLOWER = 1.5
+"""The next check is due at once when steps take this many times as long as before the last one."""
+
+TIMES_ASKED = 16
+"""How often the clock is read between two checks. Steps are counted, which is nearly free; but a plan that has become
+slow takes much longer for the same number, and must not be detected that much later.
+"""
+
+SOONEST = 0.25
+"""Fraction of the time between two checks after which slower steps can trigger the next one."""
+
 MOST_PATIENCE = 1 << 20
-"""Looks for which a join is left alone at most."""
+"""Maximum number of checks for which a join is left alone."""
 
 
 @dataclass(frozen=True)
 class Policy:
     """When plans change.
 
-    `every` so many seconds of processor time the statistics are looked at; `margin` is how many times cheaper another
-    plan must be, over the next `ahead` seconds; `trial` is the number of transactions that a plan is measured for, 0 to
-    believe the model; a plan that takes more than `worse` times as long goes again.
+    The statistics are checked `every` so many seconds of processor time; `margin` is how many times cheaper another
+    plan must be over the next `ahead` seconds; `trial` is the number of transactions for which a plan is measured, 0 to
+    trust the model; a plan that takes more than `worse` times as long is undone.
     """
 
     every: float = 1.0
@@ -76,7 +87,7 @@ class Policy:
 
 
 class Watched:
-    """A join that is looked after."""
+    """A join under observation."""
 
     def __init__(self, living: LivingJoin, number: int) -> None:
         self.living = living
@@ -85,20 +96,20 @@ class Watched:
         self.told: Problem = living.problem
         self._seen: dict[int, tuple[int, list[int]]] = {}
         self.best = -1
-        """what the best plan costs, by what the optimiser was told"""
+        """the cost of the best plan, by the statistics passed to the optimiser"""
         self.patience = 0
-        """looks for which it is left alone"""
+        """checks for which it is left alone"""
         self.wait = 8
 
     @property
     def node(self) -> plan.Node:
-        """What it is known by."""
+        """The node that identifies it."""
         return self.living.node
 
     def seen(self, problem: Problem, now: Mapping[int, int]) -> dict[int, int]:
-        """How far off the sizes of sets of relations are that this plan keeps, or an earlier one did: what a plan
-        taught stays known when another takes its place, or the two would follow each other for ever. It is forgotten
-        when one of the relations has become twice as large, or half.
+        """The estimation errors for the sets of relations that this plan materialises, or an earlier one did: what was
+        learned from a plan is kept when another replaces it, or the two would alternate forever. It is discarded when
+        one of the relations has doubled or halved.
         """
         self._seen |= {mask: (off, [r.rows for r in problem.members(mask)]) for mask, off in now.items()}
         for mask, (_, rows) in list(self._seen.items()):
@@ -109,7 +120,7 @@ class Watched:
 
 @dataclass
 class Trial:
-    """A plan that is tried in place of another."""
+    """A plan on trial."""
 
     watched: Watched
     old: plan.Node
@@ -119,15 +130,15 @@ class Trial:
     seconds: float = 0.0
     rows: int = 0
     before: float | None = None
-    """seconds for each row with the old plan"""
+    """seconds per row with the old plan"""
 
     def measured(self) -> float:
-        """Seconds for each row so far."""
+        """Seconds per row so far."""
         return self.seconds / max(self.rows, 1)
 
     def is_lost(self, policy: Policy) -> bool:
-        """Whether a new plan that has been tried for a tenth of the time has already taken as long as the old one would
-        for twice all of it: then the rest need not be waited for.
+        """Whether a new plan that has been tried for a tenth of the time has already taken twice what the old one would
+        for all of it: then the trial ends.
         """
         tried = policy.trial - self.left
         if self.before is None or tried < max(policy.trial / 10, 1):
@@ -136,7 +147,7 @@ class Trial:
 
 
 class Adaptive:
-    """Looks after the joins of a session."""
+    """Adapts the joins of a session."""
 
     def __init__(self, core: Core, policy: Policy) -> None:
         self.core = core
@@ -144,35 +155,39 @@ class Adaptive:
         self.switches = 0
         self.returns = 0
         self.seconds = 0.0
-        """of processor time that looking and swapping took"""
+        """processor time spent checking and swapping"""
         self._watched: dict[plan.Node, Watched] = {}
         self._trial: Trial | None = None
         self._off = False
         self._shape: tuple[Any, ...] = ()
         self._every = 1
-        """steps after which the time is looked at"""
+        """number of steps between readings of the clock"""
         self._pause = 0.0
-        """seconds from one look to the next"""
-        self._since = time.thread_time()
-        self._cost = 0.0
-        """seconds that a look takes, but for the first, in which everything is made"""
+        """seconds between checks"""
+        self._since = self._begun = time.thread_time()
+        self._looked = 0.0
+        """seconds spent in checks, except the first, which creates everything"""
         self._at = core.runtime.dataflow.time
+        self._read = self._since, self._at
+        """the clock and the session's time at the last reading"""
+        self._usual = 0.0
+        """seconds per step before the last check"""
         self._rate = 0.0
         self._step: Step = core.runtime.step
         self._stepped, self._wait = _counting(self._step, self._attend)
-        stand_before(core.runtime, self._stepped)
+        install_hook(core.runtime, self._stepped)
 
     def close(self) -> None:
-        """Leave all plans as they are from now on."""
+        """Freeze all plans."""
         self._off = True
-        step_aside(self.core.runtime, self._stepped, self._step)
+        remove_hook(self.core.runtime, self._stepped, self._step)
 
     # steps
 
     @shield.shielded
     def _attend(self, transactions: list[ChangeSet]) -> StepOutcome:
-        """A step for which there is something to do: looks are taken before it, when nothing is under way and nobody
-        waits to be told something. Ctrl-C waits, which it need not for a step alone: plans may be half exchanged.
+        """A step with pending work: checks happen before it, when nothing is in progress and no subscriber waits.
+        Ctrl-C is deferred, which it need not be for a step alone: a plan may be half swapped.
         """
         if self._trial is not None and self._trial.left <= 0:
             self._next(self._trial)
@@ -196,32 +211,41 @@ class Adaptive:
     # looking
 
     def _look_if_due(self) -> None:
-        """Look if it is time, and say after how many steps the time is to be asked for again."""
-        passed = time.thread_time() - self._since
-        steps = self.core.runtime.dataflow.time - self._at
+        """Check if due, and determine after how many steps to read the clock again."""
+        now, at = time.thread_time(), self.core.runtime.dataflow.time
+        passed, steps = now - self._since, at - self._at
         if steps and passed > 0:
             self._rate = steps / passed
             self._every = int(min(max(self._rate * self._pause / TIMES_ASKED, 1), 4 * self._every, 1 << 20))
-        if passed >= self._pause:
+        (then, before), self._read = self._read, (now, at)
+        took = (now - then) / max(at - before, 1)
+        slower = 0 < self._usual * SLOWER < took and passed > self._pause * SOONEST and self._debt(now) <= 0
+        if slower or passed >= self._pause:
+            self._usual = max(took, passed / max(steps, 1))
             self._look_now()
+
+    def _debt(self, now: float) -> float:
+        """Seconds of work until checks are within their share of the time."""
+        return LEAST_WORK * (self._looked - GRACE) - (now - self._begun)
 
     def _look_now(self) -> None:
         start, now = time.thread_time(), self.core.runtime.dataflow.time
         try:
             self.look()
-        except EverviewError as error:  # whoever only changes a row must not hear of it as an error of theirs
+        except EverviewError as error:  # an error here must not surface in the user's change
             self._off = True
             warnings.warn(f"plans do not follow any more: {error}", stacklevel=2)
         finally:
             self._at, self._since = now, time.thread_time()
+            self._read = self._since, now
             spent = self._since - start
             if self.seconds:
-                self._cost = spent if not self._cost else (spent + self._cost) / 2
-            self._pause = max(self.policy.every, self._cost * LEAST_WORK) if self.policy.every else 0.0
+                self._looked += spent
+            self._pause = max(self.policy.every, self._debt(self._since)) if self.policy.every else 0.0
             self.seconds += spent
 
     def look(self) -> None:
-        """Tell the optimiser what was seen, and begin with the join that has most to win."""
+        """Pass the observed statistics to the optimiser, and start with the join that has most to gain."""
         self.core.statistics.look()
         self._find_joins()
         for watched in self._watched.values():
@@ -232,8 +256,8 @@ class Adaptive:
                 return
 
     def _find_joins(self) -> None:
-        """The joins there are now; problems of others are forgotten. Nothing to do while no operator came or went and
-        relations are about as large as they were.
+        """Find the current joins and remove the problems of others. Does nothing while no operator was created or
+        dropped and relations have about the same size.
         """
         core = self.core
         shape = (core.runtime.dataflow.made, len(core.runtime.dataflow.operators()), *core.catalog.views)
@@ -257,7 +281,7 @@ class Adaptive:
             self._watched[node].living = living
 
     def _grown(self, watched: Watched) -> bool:
-        """Whether a relation has other rows than when it was last looked at closely."""
+        """Whether a relation's size has changed since it was last examined."""
         rows = self._rows()
         pairs = zip(watched.living.problem.relations, watched.living.join.tree.leaves, strict=True)
         known = ((relation.rows, rows(leaf)) for relation, leaf in pairs)
@@ -273,7 +297,7 @@ class Adaptive:
         return rows
 
     def wanted(self, watched: Watched) -> tuple[plan.Node, str] | None:
-        """Another plan for a join, and why, if there is one that is enough cheaper."""
+        """A sufficiently cheaper plan for a join, and why, if there is one."""
         present = self.core.runtime.builder.chosen.get(watched.node, watched.node)
         as_tree = PresentPlan(present, watched.living.join.tree.leaves)
         problem = self._problem(watched, as_tree)
@@ -288,7 +312,7 @@ class Adaptive:
         return target, f"it was {cost / max(watched.best, 1):.1f} times cheaper by what was seen"
 
     def _problem(self, watched: Watched, present: PresentPlan) -> Problem:
-        """What is known now about a join; changes are those of the time that is looked ahead."""
+        """The current statistics of a join, with the changes of the planning period."""
         core, transactions = self.core, max(self._rate * self.policy.ahead, 1.0)
         relations = []
         for relation, leaf in zip(watched.living.problem.relations, watched.living.join.tree.leaves, strict=True):
@@ -300,7 +324,7 @@ class Adaptive:
         return replace(problem, factors=present.factors(problem, seen))
 
     def _tell(self, watched: Watched, problem: Problem) -> bool:
-        """Have the optimiser maintain its answer; what hardly moved is not said. Whether anything was said."""
+        """Update the optimiser's statistics, skipping those that hardly moved; return whether any changed."""
         told, optimiser = watched.told, optimiser_of(self.core)
         pairs = list(enumerate(zip(told.relations, problem.relations, strict=True)))
         rows = {r: new.rows for r, (old, new) in pairs if _moved(old.rows, new.rows)}
@@ -328,7 +352,7 @@ class Adaptive:
         self._trial = Trial(watched, present, target, why, self.policy.trial)
 
     def _next(self, trial: Trial) -> None:
-        """A plan has been measured: the new one's turn, or the end of the trial."""
+        """Proceed after a measurement: to the new plan, or to the end of the trial."""
         start = time.thread_time()
         try:
             if self._off or trial.watched.node not in self._watched:
@@ -349,7 +373,7 @@ class Adaptive:
     def _swap(self, watched: Watched, target: plan.Node, why: str) -> bool:
         try:
             self.core.definitions.plans.replan(watched.node, target, why)
-        except PlanError:  # it cannot be exchanged, or not now
+        except PlanError:  # it cannot be swapped, or not now
             self._be_patient(watched)
             return False
         self.switches += 1
@@ -361,8 +385,8 @@ class Adaptive:
 
 
 def _counting(step: Step, attend: Step) -> tuple[Step, Callable[[int], None]]:
-    """A step that only counts until attention is due, and what says after how many that is. All steps pass here, so it
-    is a closure, which takes a third of the time of a method.
+    """A step that only counts until attention is due, and a function that sets after how many. All steps pass here, so
+    it is a closure, which takes a third of the time of a method.
     """
     left = 0
 
@@ -379,12 +403,12 @@ def _counting(step: Step, attend: Step) -> tuple[Step, Callable[[int], None]]:
 
 
 def _moved(before: int, now: int) -> bool:
-    """Whether a statistic is another than the optimiser knows: by half a doubling."""
+    """Whether a statistic differs from the optimiser's by half a doubling."""
     return abs(before - now) > UNIT // 2
 
 
 def adapt(core: Core, on: bool, options: Mapping[str, Any]) -> None:
-    """Look after a session's joins from now on, or no longer."""
+    """Start or stop adapting a session's joins."""
     known = [field.name for field in fields(Policy)]
     if unknown := [name for name in options if name not in known]:
         raise InputError("E_OPTION", f"plans have no option {unknown[0]!r}", did_you_mean(unknown[0], known))

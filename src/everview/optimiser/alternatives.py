@@ -1,8 +1,7 @@
-"""EXPLAIN ALTERNATIVES: the plans that a join could have, what each costs, and when the second would be the first.
+"""EXPLAIN ALTERNATIVES: the possible plans of a join, their costs, and when the second would become the first.
 
-A line is the cheapest plan among those that end in the same step. What would have to change is found by asking: the
-rows of one relation are halved and doubled in the optimiser's tables, which maintains the answer, until another plan
-is the best.
+A line is the cheapest plan among those with the same last step. What would have to change is found by experiment: the
+rows of one relation are halved and doubled in the optimiser's tables until another plan is the best.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from everview.session.core import Core
 
 MOST_SHOWN = 5
-"""Plans that are shown of a join."""
+"""Maximum number of plans shown per join."""
 
 MOST_DOUBLINGS = 10
-"""How far statistics are moved to see whether another plan wins: a thousand times as many, or as few."""
+"""How far statistics are varied to see whether another plan wins: a thousand times more, or fewer."""
 
 
 def alternatives(core: Core, collection: Collection) -> list[str]:
@@ -49,13 +48,13 @@ def _lines(optimiser: Optimiser, number: int, problem: Problem) -> list[str]:
 
 
 def _ranked(optimiser: Optimiser, number: int) -> list[tuple[int, And]]:
-    """The ways to the whole join, the cheapest first."""
+    """The alternatives for the whole join, cheapest first."""
     ways = optimiser.last_steps(number)
     return sorted(((cost, way) for way, cost in ways.items()), key=lambda found: (found[0], found[1].rank))
 
 
 def _shown(optimiser: Optimiser, number: int, problem: Problem, way: And) -> str:
-    """A plan as a text: brackets are joins, what is kept for a join is said behind them."""
+    """A plan as text: brackets are joins, followed by what is arranged for them."""
     if way.operator in ("delta", "wco"):
         return f"{way.operator}, all at once"
     kept: list[str] = []
@@ -75,7 +74,7 @@ def _shown(optimiser: Optimiser, number: int, problem: Problem, way: And) -> str
 
 
 def _what_would_change(optimiser: Optimiser, number: int, problem: Problem, ranked: list[tuple[int, And]]) -> list[str]:
-    """For every relation, with how many rows another plan would be the best."""
+    """For every relation, the number of rows at which another plan would be the best."""
     first, found = ranked[0][1], []
     for r, relation in enumerate(problem.relations):
         for sign, share in ((1, "{} times the rows"), (-1, "1/{} of the rows")):

@@ -1,12 +1,12 @@
-"""The best plan bottom-up, as System R finds it, and again after costs have changed (liu-2016, §5.2).
+"""The best plan bottom-up, as in System R, and incrementally after cost changes (liu-2016, §5.2).
 
-Sets of relations are taken by size; the best way of each is found from those of smaller sets, which are done. After a
-change the same order is walked, but only over OR nodes that the change reaches: a way costs as much more as its own
-cost and those of its children rose.
+Sets of relations are processed by size; the best alternative of each follows from those of smaller sets. After a change
+the same order is used, but only over OR nodes that the change affects: the cost of an alternative rises by the increase
+of its own cost and of its children's.
 
-`memo` says what is remembered between two runs: the cost of every way ("all"), or only of the best ("best"), where
-others are computed again when they are needed. *Conditional testing*: if the way that was best did not get dearer,
-only ways that got cheaper can beat it, and the others are not looked at.
+`memo` determines what is remembered between runs: the cost of every alternative ("all"), or only of the best ("best"),
+where others are recomputed when needed. *Conditional testing*: if the best alternative did not get more expensive, only
+alternatives that got cheaper can beat it, and the others are skipped.
 
 This is a reference for `rules`, written with dictionaries; it counts the nodes it computes, as the thesis does.
 """
@@ -24,14 +24,14 @@ Memo = Literal["all", "best"]
 
 @dataclass
 class Work:
-    """Nodes computed: OR nodes whose best was looked for, AND nodes whose cost was."""
+    """Nodes computed: OR nodes whose best was searched, AND nodes whose cost was computed."""
 
     goals: int = 0
     ways: int = 0
 
 
 class BottomUp:
-    """The best plan of a space, kept.
+    """The best plan of a space, maintained.
 
     >>> from everview.optimiser.problem import Problem, Relation
     >>> chain = Problem(tuple(Relation(n, v, 9999, 9999, {1: 50, 2: 50}) for n, v in (("a", 1), ("b", 3), ("c", 2))))
@@ -54,7 +54,7 @@ class BottomUp:
             self._find(goal)
 
     def update(self, local: Mapping[And, int]) -> Work:
-        """Other costs for some ways: the best plan afterwards, and what was computed for it."""
+        """Change the costs of some alternatives; return the best plan, and what was computed for it."""
         self.work = Work()
         dearer = {way: cost - self.local[way] for way, cost in local.items() if cost != self.local[way]}
         self.local |= local
@@ -72,7 +72,7 @@ class BottomUp:
         return self.work
 
     def _find_again(self, goal: Or, changed: Mapping[And, int]) -> None:
-        """The best way of an OR node some of whose ways cost more, or less, by so much."""
+        """The best alternative of an OR node after cost changes of some of its alternatives."""
         if self._costs is not None:
             for way, by in changed.items():
                 self._costs[way] += by
@@ -87,7 +87,7 @@ class BottomUp:
         self._choose(goal, several)
 
     def _find(self, goal: Or, *, again: bool = False) -> None:
-        """The best of all ways of an OR node."""
+        """The best of all alternatives of an OR node."""
         self.work.goals += 1
         several = {way: self._cost(way, known=again) for way in self.space.ways[goal]}
         self._choose(goal, several)
@@ -107,5 +107,5 @@ class BottomUp:
 
 
 def _by_level(space: Space) -> list[Or]:
-    """OR nodes, each after those that its ways need: by the number of relations, rows before arrangements."""
+    """OR nodes, each after those that its alternatives need: by the number of relations, rows before arrangements."""
     return sorted(space.ways, key=lambda goal: (goal.relations.bit_count(), goal.key > 0))

@@ -1,11 +1,10 @@
-"""Plans with their joins as the optimiser would have them: what `plan="best"` and EXPLAIN ALTERNATIVES ask for.
+"""Plans with optimised joins: implements `plan="best"` and EXPLAIN ALTERNATIVES.
 
-A session has one optimiser, made when it is first asked (a fifth of a second); a question is a problem that is added,
-read and removed. What was chosen is written into the plan itself. So a durable session, which builds its views before
-their rows are back, builds the same operators again; what the view means stays what was written
-(`Relation.meaning`).
+A session has one optimiser, created on first use (a fifth of a second); a query is a problem that is added, solved and
+removed. The choice is written into the plan itself. A durable session, which builds its views before their rows are
+restored, therefore builds the same operators again; the view's meaning stays what was written (`Relation.meaning`).
 
-Joins inside loops stay as they are: how many rows go around is not known before they do.
+Joins inside loops are not changed: their sizes are not known in advance.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from everview.optimiser.problem import MOST_RELATIONS, Problem
 from everview.optimiser.rebuilt import rebuilt
 from everview.optimiser.rules import Best, Optimiser
 from everview.plan import nodes as plan
-from everview.plan.deep import drive
+from everview.plan.deep_recursion import drive
 from everview.plan.multiway import NaturalJoin, natural_joins
 from everview.plan.substitute import over_inputs
 from everview.session.names.estimates import estimates
-from everview.session.names.rewriting import by_another_plan
+from everview.session.names.plan_preparation import by_another_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +39,7 @@ _optimisers: WeakKeyDictionary[Core, Optimiser] = WeakKeyDictionary()
 def optimiser_of(core: Core) -> Optimiser:
     """The session's optimiser."""
     if core not in _optimisers:
-        _optimisers[core] = Optimiser()  # forgotten with the session, and then its own session is abandoned
+        _optimisers[core] = Optimiser()  # garbage-collected with the session, and then its own session is abandoned
     return _optimisers[core]
 
 
@@ -71,14 +70,14 @@ def best_plan(core: Core, collection: Collection) -> Collection:
 
 
 def problems(core: Core, collection: Collection) -> list[tuple[plan.Node, NaturalJoin, Problem]]:
-    """The joins of three inputs or more outside loops, and what is known about each."""
+    """The joins of three inputs or more outside loops, with their statistics."""
     return with_problems(core, collection, natural_joins(relation_of(collection).node, core.runtime.builder.installed))
 
 
 def with_problems(
     core: Core, collection: Collection, joins: Iterable[tuple[plan.Node, NaturalJoin]]
 ) -> list[tuple[plan.Node, NaturalJoin, Problem]]:
-    """Joins of a collection that have a table of plans, with what is known about each."""
+    """Joins of a collection that have a table of plans, with their statistics."""
     builder = core.runtime.builder
     sizes, labels = estimates(core), known_names(collection)[1]
 
@@ -94,7 +93,7 @@ def with_problems(
 
 
 def _is_whole(join: NaturalJoin) -> bool:
-    """Whether the inputs hang together by variables; then there is an order without cross products."""
+    """Whether the inputs are connected by variables; then there is an order without cross products."""
     sets = [{v for v in of if v >= 0} for of in join.of_leaf]
     reached, waiting = set(sets[0]), sets[1:]
     while linked := [s for s in waiting if s & reached]:
@@ -104,7 +103,7 @@ def _is_whole(join: NaturalJoin) -> bool:
 
 
 def _name(leaf: plan.Node, labels: Mapping[plan.Node, str]) -> str:
-    """The table or view that an input is made of, as far as it is made of one."""
+    """The table or view that an input derives from, if it is only one."""
     below = leaf
     while below not in labels and len(below.children()) == 1:
         below = below.children()[0]
@@ -112,7 +111,7 @@ def _name(leaf: plan.Node, labels: Mapping[plan.Node, str]) -> str:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names of which the second, third ... of one kind are numbered.
+    """Names, with duplicates numbered.
 
     >>> _distinct(["edge", "edge", "node", "edge"])
     ['edge', 'edge 2', 'node', 'edge 3']

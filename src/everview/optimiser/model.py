@@ -1,11 +1,11 @@
-"""What a plan costs: the model that rules and procedures share.
+"""The cost model, shared by rules and procedures.
 
-A standing query is not paid for by reading its tables once. It pays for what it *keeps*, arrangements that are not
-there already, and for *work per change*, as long as it lives:
+The cost of a maintained query is not that of reading its tables once. It pays for its *state*, arrangements that do not
+exist already, and for *work per change* as long as it lives:
 
     size(E)      rows of a join E: the product of its relations' rows, divided for every variable by the numbers of
-                 values that all its relations but the one with the fewest have; and times what was seen besides
-    span(E)      how many values the variables of E have together that are still read: equal rows are one row with a
+                 values that all its relations but the one with the fewest have; times observed corrections
+    span(E)      the number of combined values of the variables of E still read: equal rows are one row with a
                  weight, so no more are kept, nor changed by one change
     flow(E)      changes of E: each change of a relation r meets size(E) / rows(r) rows of the others
     state(E)     words of E: its rows times the width of a row
@@ -16,10 +16,10 @@ there already, and for *work per change*, as long as it lives:
     delta, wco   for every level of every pipeline: a look-up per prefix and part, and what comes out; and each
                  arrangement that is missing, once
 
-Sizes do not depend on the order of joins, so they belong to sets of relations; what a plan chooses is which sets it
-makes. The unit is what one row costs that passes through a join, some 50 ns.
+Sizes do not depend on the order of joins, so they belong to sets of relations; a plan chooses which sets to
+materialise. The unit is the cost of one row that passes through a join, some 50 ns.
 
-Hazard: the text in `rules` says the same in Datalog, to the last bit. Tests compare the two on random problems.
+Hazard: the text in `rules` implements the same in Datalog, to the last bit. Tests compare the two on random problems.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from functools import cache
 from everview.optimiser.problem import Level, Problem, bits, power
 
 SEEK = 3
-"""A look-up, in rows that pass."""
+"""The cost of a look-up, in rows passed."""
 
 
 class Model:
-    """Sizes and costs of one problem's parts, each computed when it is first asked for.
+    """Sizes and costs of one problem's parts, computed lazily.
 
     >>> from everview.optimiser.problem import Relation, logarithm
     >>> big, small = logarithm(1 << 20), logarithm(1 << 10)
@@ -70,23 +70,23 @@ class Model:
         return sum(power(r.changes + min(size - r.rows, span)) for r in self.problem.members(mask))
 
     def held(self, mask: int) -> int:
-        """How many rows a join has that are not equal."""
+        """The number of distinct rows of a join."""
         return min(self.size(mask), self.span(mask))
 
     def state(self, mask: int) -> int:
-        """Words that keeping a join takes."""
+        """Words needed to store a join."""
         return power(self.held(mask)) * sum(r.width for r in self.problem.members(mask))
 
     def arranging(self, mask: int) -> int:
-        """What it costs to keep a join in an order it is not kept in."""
+        """The cost of arranging a join in a new order."""
         return self.state(mask) + self.flow(mask)
 
     def joining(self, left: int, right: int) -> int:
-        """What a join costs whose sides are arranged."""
+        """The cost of a join whose sides are arranged."""
         return self.flow(left | right) + SEEK * (self.flow(left) + self.flow(right))
 
     def at_once(self, strategy: str) -> int:
-        """What the whole join costs with nothing kept but indexes."""
+        """The cost of the whole join at once, with only indexes stored."""
         pipelines = self.problem.pipelines[strategy]
         work = self._delta_level if strategy == "delta" else self._wco_level
         total = sum(work(source, level) for source, levels in enumerate(pipelines) for level in levels)
@@ -107,7 +107,7 @@ class Model:
         return SEEK * len(level.parts) * power(prefixes) + power(prefixes + fan)
 
     def _prefixes_of(self, variables: int) -> int:
-        """How many values some variables have together in the whole join."""
+        """The number of combined values of some variables in the whole join."""
         log = sum(self._narrow(1 << i, variables) for i in range(len(self.problem.relations)))
         for variable in bits(variables):
             values = [r.values[variable] for r in self.problem.relations if variable & r.variables]
@@ -115,6 +115,6 @@ class Model:
         return max(log, 0)
 
     def _narrow(self, mask: int, variables: int) -> int:
-        """How many values some variables have together in one relation."""
+        """The number of combined values of some variables in one relation."""
         relation = self.problem.relations[mask.bit_length() - 1]
         return min(sum(relation.values[v] for v in bits(variables & relation.variables)), relation.rows)

@@ -1,9 +1,9 @@
-"""Problems made of plans: the relations of a join, what is known about them, and what indexes there are.
+"""Builds problems from plans: the relations of a join, their statistics, and the existing indexes.
 
-Rows and values are what `everview.plan.sizes` says, measured where something is arranged and guessed from there on.
-A relation is expected to change as often as it has so far (`everview.session.statistics`), where that was counted, and
-at least once for every row it has, which is what loading it takes. While a view runs, adaptive plans put the rate of
-late in its place (`everview.optimiser.adaptive`).
+Rows and values come from `everview.plan.sizes`: measured where something is arranged, estimated otherwise. A relation
+is expected to change as often as it has so far (`everview.session.statistics`), if that was counted, and at least once
+per row, which is what loading it takes. While a view runs, adaptive plans use the recent rate instead
+(`everview.optimiser.adaptive`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRATEGIES: tuple[AtOnce, ...] = ("delta", "wco")
 
 
 Changed = Callable[[plan.Node], float | None]
-"""Changes that were seen of a node; None if nobody counted them."""
+"""Observed changes of a node; None if they were not counted."""
 
 
 def problem_of(
@@ -37,7 +37,7 @@ def problem_of(
     changed: Changed = lambda node: None,
     words: int = 2,
 ) -> Problem:
-    """The problem of a tree of joins; `words` are those that a row of an arrangement has beside its columns."""
+    """The problem of a tree of joins; `words` are those of an arrangement's row besides its columns."""
     relations = [
         _relation(name, leaf, of, sizes, arranged, changed, words)
         for name, leaf, of in zip(names, join.tree.leaves, join.of_leaf, strict=True)
@@ -46,8 +46,8 @@ def problem_of(
 
 
 def _forgotten(join: NaturalJoin) -> dict[int, int]:
-    """Which variables are no longer read when which relations have been joined: those that are no column of the result,
-    after the relations that have them, and the first of those that a condition has to be tested with.
+    """Which variables are no longer read once which relations are joined: those that are not in the result, after the
+    relations that have them and the first of those that a condition needs.
     """
     having: dict[int, int] = {}
     for i, of in enumerate(join.of_leaf):
@@ -75,7 +75,7 @@ def _relation(
 
 
 def _indexes(order: Sequence[int]) -> set[tuple[int, int]]:
-    """What an arrangement in an order of variables can be looked up by, and what it gives then."""
+    """The look-up columns of an arrangement in an order of variables, and what a look-up returns."""
     front = list(order[: order.index(-1)]) if -1 in order else list(order)
     return {(_mask(front[:i]), _mask(front[i:k])) for i in range(1, len(front) + 1) for k in range(i, len(front) + 1)}
 
@@ -88,7 +88,7 @@ def with_pipelines(problem: Problem) -> Problem:
 
 @lru_cache(maxsize=64)
 def _pipelines(variables: tuple[tuple[int, ...], ...], strategy: AtOnce) -> tuple[tuple[Level, ...], ...]:
-    """By the relations' variables alone: a join is looked at again and again while its statistics change."""
+    """By the relations' variables alone: a join is examined repeatedly while its statistics change."""
     inputs = tuple(plan.Table(i, (INT,) * len(of)) for i, of in enumerate(variables))
     width = 1 + max(v for of in variables for v in of)
     node = plan.MultiJoin(inputs, variables, (INT,) * width, strategy=strategy)

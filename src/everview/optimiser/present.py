@@ -1,7 +1,7 @@
-"""What the plan costs that a join has now, by the model that alternatives are costed with.
+"""The cost of a join's current plan, by the same model as its alternatives.
 
-What a plan keeps is there already and costs nothing any more; it only goes on paying for changes. So a plan that is to
-take its place must save enough to pay for what it has to build.
+The state of the current plan exists and costs nothing more; it only pays for changes. A replacement must therefore save
+enough to pay for what it has to build.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from everview.optimiser.problem import Problem, logarithm
 from everview.plan import nodes as plan
 
 Rows = Callable[[plan.Node], float | None]
-"""How many rows a node has that is kept; None if it is not."""
+"""The number of rows of a materialised node; None if it is not materialised."""
 
 
 class PresentPlan:
@@ -31,7 +31,7 @@ class PresentPlan:
     def __init__(self, target: plan.Node, leaves: Sequence[plan.Node]) -> None:
         self.strategy: str | None = None
         self.joins: list[tuple[int, int, plan.Node, plan.Node]] = []
-        """the masks of both sides, and the nodes, the outermost first"""
+        """the masks of both sides, and the nodes, outermost first"""
         self._left = list(enumerate(leaves))
         self._mask(target)
 
@@ -52,7 +52,7 @@ class PresentPlan:
         return self._mask(children[0]) if len(children) == 1 else 0
 
     def cost(self, model: Model) -> int:
-        """What it costs to go on with it."""
+        """The cost of continuing with it."""
         if self.strategy is not None:
             return model.at_once(self.strategy)
         total = 0
@@ -62,16 +62,14 @@ class PresentPlan:
         return total
 
     def seen(self, problem: Problem, rows: Rows) -> dict[int, int]:
-        """How many times as many rows as relations and values alone would say are kept between its joins, as
-        logarithms.
-        """
+        """The logarithms of observed over estimated rows between its joins."""
         plain = Model(replace(problem, pipelines={}, factors={}))
         kept = {mask: rows(node) for mask, node in self._between()}
         return {mask: logarithm(n) - plain.held(mask) for mask, n in kept.items() if n is not None}
 
     @staticmethod
     def factors(problem: Problem, seen: Mapping[int, int]) -> dict[int, int]:
-        """What was seen of sets of relations as factors, each beside those of the sets inside it."""
+        """The observed ratios of sets of relations as factors, relative to those of the sets inside them."""
         plain, found = Model(replace(problem, pipelines={}, factors={})), dict[int, int]()
         for mask in sorted(seen, key=lambda m: (m.bit_count(), m)):
             expected = Model(replace(problem, pipelines={}, factors=found)).held(mask)

@@ -1,11 +1,11 @@
-"""What an optimiser is asked: relations to join by shared variables, and what is known about them.
+"""The optimiser's input: relations to join by shared variables, and their statistics.
 
-A join is *natural*: columns that must be equal are one variable. A set of relations, or of variables, is a bit mask, so
-that rules can take it apart and put it together (`band`, `bor`).
+A join is *natural*: columns that must be equal are one variable. A set of relations, or of variables, is a bit mask,
+which rules can combine (`band`, `bor`).
 
-Statistics are logarithms, as whole numbers: `UNIT` units are one doubling. Sizes multiply along a join, so their
-logarithms add up; and whole numbers add up to the same sum in any order, which floats do not. A statistic that changes
-and changes back must leave no trace.
+Statistics are integer logarithms: `UNIT` units are one doubling. Sizes multiply along a join, so their logarithms add
+up; and integers, unlike floats, add up to the same sum in any order. A statistic that changes and changes back must
+leave no trace.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from functools import lru_cache
 from everview.errors import PlanError
 
 UNIT = 1024
-"""Units of a logarithm that are one doubling."""
+"""Units of a logarithm per doubling."""
 
 TOP = 50 * UNIT
-"""Sizes and costs stop growing here, long before sums of them leave 64 bits."""
+"""Saturation limit of sizes and costs, far below overflow of their sums."""
 
 MOST_RELATIONS = 12
-"""A clique of so many has half a million splits; joins of more are ordered greedily (`everview.plan.sizes`)."""
+"""A clique of this many has half a million splits; larger joins are ordered greedily (`everview.plan.sizes`)."""
 
 
 def logarithm(number: float) -> int:
-    """A size as the optimiser keeps it.
+    """A size as a logarithm.
 
     >>> logarithm(1), logarithm(1000), logarithm(0)
     (0, 10205, 0)
@@ -37,7 +37,7 @@ def logarithm(number: float) -> int:
 
 
 def power(log: int) -> int:
-    """The size that a logarithm stands for, rounded down; what is smaller than one is nothing.
+    """The size of a logarithm, rounded down; less than one is zero.
 
     >>> power(10205), power(-1), power(TOP + UNIT) == 2**50
     (1000, 0, True)
@@ -61,9 +61,9 @@ def bits(mask: int) -> Iterator[int]:
 class Relation:
     """A relation of a join.
 
-    `variables` is the mask of its variables and `width` the words of a row; `rows`, `changes` (expected while the view
-    lives; loading it is one for each row) and `values` (distinct ones of a variable, by its bit) are logarithms.
-    `indexes` are pairs of masks: an arrangement begins with the first's variables, then the second's.
+    `variables` is the mask of its variables and `width` the words of a row. `rows`, `changes` (expected while the view
+    lives, including loading) and `values` (distinct ones of a variable, by its bit) are logarithms. `indexes` are pairs
+    of masks: an arrangement begins with the first's variables, then the second's.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Relation:
 @dataclass(frozen=True)
 class Level:
     """A level of a pipeline of a join at once: the variables bound before it and by it, the relations bound after it,
-    and its parts: a relation, the variables it is looked up by, and those it gives.
+    and its parts: a relation, the variables it is looked up by, and those it binds.
     """
 
     bound: int
@@ -89,10 +89,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Problem:
-    """A join to find the cheapest plan for. `pipelines` are those of the joins at once that may be chosen, by
-    strategy and source. `factors` says of sets of relations, by their mask, how many times as many rows there are as
-    the relations' own statistics make one expect: what was seen while a plan ran. `forgotten` says of variables, by
-    their bit, with which relations joined nobody reads them any more; others are read to the end.
+    """A join to be optimised. `pipelines` are those of the possible joins at once, by strategy and source. `factors`
+    are observed corrections to the estimated sizes of sets of relations, by mask. `forgotten` gives, for a variable's
+    bit, the relations after whose join it is no longer read; others are read to the end.
 
     >>> edge = Relation("edge", 0b011, 10205, 10205, {1: 9000, 2: 9000})
     >>> node = Relation("node", 0b010, 9000, 0, {2: 9000})
@@ -123,19 +122,19 @@ class Problem:
         return (relation for i, relation in enumerate(self.relations) if mask >> i & 1)
 
     def variables(self, mask: int) -> int:
-        """The variables that relations of a mask have."""
+        """The variables of the relations of a mask."""
         found = 0
         for relation in self.members(mask):
             found |= relation.variables
         return found
 
     def still_read(self, mask: int) -> int:
-        """The variables of some relations that somebody reads when these have been joined."""
+        """The variables of some relations that are still read once these are joined."""
         gone = sum(v for v, needed in self.forgotten.items() if needed & mask == needed)
         return self.variables(mask) & ~gone
 
     def is_indexed(self, mask: int, key: int, new: int = 0) -> bool:
-        """Whether a relation, by its bit, is kept by some variables, and then others; sets of several never are."""
+        """Whether a relation, by its bit, is arranged by some variables, and then others; sets of several never are."""
         return mask.bit_count() == 1 and (key, new) in self.relations[mask.bit_length() - 1].indexes
 
 
@@ -151,7 +150,7 @@ def connected(problem: Problem) -> frozenset[int]:
 
 @lru_cache(maxsize=64)
 def _connected(variables: tuple[int, ...]) -> frozenset[int]:
-    """By the relations' variables alone: a join is asked about again and again while its statistics change."""
+    """By the relations' variables alone: a join is queried repeatedly while its statistics change."""
     found: dict[int, int] = {}
     todo = [(1 << i, of) for i, of in enumerate(variables)]
     while todo:

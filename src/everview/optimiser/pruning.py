@@ -1,13 +1,13 @@
-"""What of the search space the best plan does not need, by each of the thesis' ways to find out (liu-2016, §4.2).
+"""The parts of the search space that the best plan does not need, by each of the thesis's criteria (liu-2016, §4.2).
 
-    selected   aggregate selection: of an OR node only the best way is passed on; others are suppressed at their source
-    counted    reference counts: an OR node that no way left needs goes, with its ways, and so on downwards
-    bounded    bounds: a way that costs more than its OR node may, given what its parents can still spend, goes
+    selected   aggregate selection: only the best alternative of an OR node is passed on
+    counted    reference counts: OR nodes that no remaining alternative needs are removed, recursively
+    bounded    bounds: alternatives that exceed the budget of their OR node are removed
     live       all of it together: exactly the best plan
 
-The thesis prunes *while* it searches. Its rules then delete the reasons for deleting, which works because its engine
-lets pruning lag behind, and has no meaning as a fixed point. These are views over the whole space instead: they give
-the thesis' figures (how much is pruned) and never the wrong plan.
+The thesis prunes *during* the search. Its rules delete the reasons for deletions, which works because its engine lets
+pruning lag behind, but has no meaning as a fixed point. These are views over the whole space instead: they reproduce
+the thesis's figures (how much is pruned) and never select the wrong plan.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ bounded(Q, E, K, O, L) :- alternative(Q, E, K, C, O, L), spare(Q, E, K, S), leas
 
 @dataclass(frozen=True)
 class Left:
-    """How much of the space is left by a way of pruning: OR nodes and AND nodes."""
+    """The remaining size of the space: OR nodes and AND nodes."""
 
     goals: int
     ways: int
 
 
 class Pruned(Optimiser):
-    """An optimiser that also counts what each way of pruning leaves.
+    """An optimiser that also counts what each kind of pruning leaves.
 
     >>> from everview.optimiser.problem import Problem, Relation
     >>> with_counts = Pruned()
@@ -79,13 +79,13 @@ class Pruned(Optimiser):
         super().__init__(text(VIEWS))
 
     def ways(self, number: int) -> dict[And, int]:
-        """Every alternative there is, with what it costs whole."""
+        """Every alternative, with its total cost."""
         self._known(number)
         rows = self._of("alternative", number)
         return {And(Or(e, k), OPERATORS[operator], left): cost for _, e, k, cost, operator, left in rows}
 
     def left(self, number: int) -> dict[str, Left]:
-        """What is left by each way of pruning, by its name; "whole" is what there is."""
+        """What is left by each kind of pruning, by name; "whole" is the full space."""
         ways = [(*way.goal, OPERATORS.index(way.operator), way.left) for way in self.ways(number)]
         plan = [row[1:] for row in self._of("plan", number)]
         counted, live = ({row[1:] for row in self._of(name, number)} for name in ("counted", "live"))

@@ -1,10 +1,10 @@
-"""A plan of joins as the optimiser chose it: the same rows, joined in another order, or all at once.
+"""Builds a join by the optimiser's plan: the same rows, joined in another order, or all at once.
 
 Every set of relations becomes a node with one column for each variable that is still read: by a relation that is not
-joined yet, a condition that is not tested yet, or whoever reads the result. Rows that are equal then are one.
+joined yet, a condition that is not tested yet, or a reader of the result. Rows that become equal are merged.
 
-Conditions that are not equalities between columns are tested as soon as their columns are there, if they cannot fail:
-one that can is tested at the end, for rows that the join really has.
+Conditions that are not equalities between columns are tested as soon as their columns are available, if they cannot
+fail; others are tested at the end, on the rows of the full join.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Made(NamedTuple):
 
 
 def rebuilt(join: NaturalJoin, types: plan.Types, best: Best) -> plan.Node:
-    """The join by the plan that was chosen; its columns are those of the tree."""
+    """The join by the chosen plan; its columns are those of the tree."""
     root = Or((1 << len(join.tree.leaves)) - 1, 0)
     strategy = next((s for s in STRATEGIES if s == best.chosen[root].operator), None)
     if strategy is not None:
@@ -59,7 +59,7 @@ class _Rebuilding:
         return self._read(self._tested(_narrowed(joined, [*a.variables, *b.variables])), mask)
 
     def _read(self, made: _Made, mask: int) -> _Made:
-        """Without what nobody reads any more."""
+        """Without columns that are no longer read."""
         outside = {v for i, of in enumerate(self.join.of_leaf) if not mask >> i & 1 for v in of}
         tested = {self.join.variable(c) for condition in self.waiting for c in condition.columns()}
         read = {*outside, *tested, *(self.join.variable(c) for c in self.join.tree.columns)}

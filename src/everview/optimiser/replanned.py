@@ -1,9 +1,9 @@
-"""Another plan for an existing view: which of its joins can be kept otherwise, and how.
+"""Replans an existing view: which of its joins can be maintained differently, and how.
 
-A view's joins are those of the plan it was built from, which is not always the plan that was written: loops keep less,
-joins were put together. Each is asked about by itself. What is found is given to the session
-(`Definitions.replan`), which exchanges the operators in one step (`everview.dataflow.swapping`) and writes it down; so
-a directory that is opened again has the plan it was closed with.
+A view's joins are those of the plan it was built from, which may differ from what was written: loops keep less, joins
+were combined. Each is optimised separately. The result is passed to the session (`Definitions.replan`), which swaps the
+operators in one step (`everview.dataflow.plan_swap`) and records it, so a reopened directory has the plan it was closed
+with.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from everview.session.view import View
 
 PLANS = ("best", "binary", "delta", "wco", "written")
-"""What `View.replan` can be told."""
+"""The arguments of `View.replan`."""
 
 
 class LivingJoin(NamedTuple):
-    """A join of a view, by the node it is known by."""
+    """A join of a view, by the node that identifies it."""
 
     node: plan.Node
     join: NaturalJoin
     problem: Problem
 
     def by(self, best: Best) -> plan.Node:
-        """The join as the optimiser would have it."""
+        """The join by the optimiser's plan."""
         return rebuilt(self.join, self.node.types, best)
 
     def at_once(self, strategy: AtOnce) -> plan.Node:
@@ -55,7 +55,7 @@ def living_joins(core: Core, view: View) -> list[LivingJoin]:
 
 
 def replan(core: Core, view: View, wanted: str) -> int:
-    """Have the joins of a view by another plan; how many have one now that they had not before."""
+    """Maintain the joins of a view by another plan; return how many changed."""
     if wanted not in PLANS:
         raise PlanError("E_PLAN", f"there is no plan {wanted!r} for an existing view", did_you_mean(wanted, PLANS))
     chosen, changed = core.runtime.builder.chosen, 0
@@ -68,7 +68,7 @@ def replan(core: Core, view: View, wanted: str) -> int:
 
 
 def cheapest(core: Core, problem: Problem) -> Best:
-    """The cheapest plan of a problem, asked once."""
+    """The cheapest plan of a problem, computed once."""
     optimiser = optimiser_of(core)
     number = optimiser.add(problem)
     try:

@@ -1,19 +1,19 @@
-"""The optimiser as rules: search space, costs and the best plan of many joins at once, maintained.
+"""The optimiser as rules: search space, costs and best plans of many joins at once, maintained incrementally.
 
     connected   sets of relations that share variables         size, flow, state   estimates of each set
     split       a set as two that are joined by a key
-    side        what a set costs that is one side of a join: to have it, to keep it by the key, to look its changes up
-    way         every split of a set, by what its sides cost   cheapest            the least of them, going around
+    side        the cost of a set as one side of a join: to compute it, to arrange it, to look its changes up
+    way         every split of a set, by its sides' costs        cheapest            the least of them, recursively
     joined      the split to take                              ends, best, ended   the whole: joined, or all at once
 
-The paper's listing sums the costs of all alternatives of the children, and as printed never costs a join over
-scans; what it means, and what is exact, is the *best* of the children. Its pruning deletes rows of the search space
-that were needed to find out that they can be deleted, which no fixed point can do. Here the space is whole, since
-statistics never change it, and `pruning` shows what of it the best plan does not need.
+The paper's listing sums the costs of all alternatives of the children, and as printed never costs a join over scans;
+the exact reading is the *best* of the children. Its pruning deletes rows of the search space that are needed to derive
+the deletion, which no fixed point can do. Here the space is complete, since statistics never change it, and `pruning`
+shows which parts the best plan does not need.
 
-What is the same for all ways to have a set, the rows that come out of it, is no part of their costs: it is added to
-the cheapest. So a set whose size changes is costed once, and its splits, of which it may have hundreds, stay as they
-are; only the larger sets that it is a side of are compared again.
+The cost common to all alternatives of a set, its output, is not part of theirs but added to the cheapest. A set whose
+size changes is therefore costed once, and its possibly hundreds of splits are unchanged; only the larger sets that it
+is a side of are compared again.
 
 Every relation has the number of its problem first, so that one program, installed once, serves all joins of a session.
 
@@ -63,7 +63,7 @@ kept(Q, E, K, K) :- asked(Q, E, K), relation(Q, _, E, _, _).
 kept(Q, E, K, 0) :- asked(Q, E, K), not relation(Q, _, E, _, _).
 pair(Q, E, L, I, R, J) :- split(Q, E, L, R, K), kept(Q, L, K, I), kept(Q, R, K, J).
 """
-"""`kept` is by which key a side is told apart: what was joined before costs the same by any key, and has none."""
+"""`kept` is the key that distinguishes a side: the result of a join costs the same by any key, and has none."""
 
 SIZES = """
 member(Q, E, R) :- connected(Q, E, _), relation(Q, R, M, _, _), E band M != 0.
@@ -128,7 +128,7 @@ total_wco(Q, sum(C)) :- wco_work(Q, _, _, C).
 
 
 def text(*parts: str) -> str:
-    """Rules with operators by number and powers written out."""
+    """Rules with operators by number and powers expanded."""
     whole = "".join(parts)
     for number, name in enumerate(OPERATORS):
         whole = whole.replace(name.upper(), str(number))
@@ -136,7 +136,7 @@ def text(*parts: str) -> str:
 
 
 def _with_powers(rules: str) -> str:
-    """`POWER(x)`: `problem.power` of x, in the functions that Datalog has."""
+    """`POWER(x)`: `problem.power` of x, in functions available in Datalog."""
     before, found, after = rules.partition("POWER(")
     if not found:
         return rules
@@ -150,14 +150,14 @@ def _with_powers(rules: str) -> str:
 
 @dataclass(frozen=True)
 class Best:
-    """The cheapest plan of a problem: what each OR node on it is made by, and the cost of the whole."""
+    """The cheapest plan of a problem: the alternative of each OR node on it, and the total cost."""
 
     cost: int
     chosen: dict[Or, And]
 
 
 class Optimiser:
-    """Problems, and the cheapest plan of each at any time, in a session of its own.
+    """Maintains the cheapest plan of each of several problems, in its own session.
 
     >>> from everview.optimiser.problem import Relation, logarithm
     >>> big, small = logarithm(1_000_000), logarithm(1_000)
@@ -187,11 +187,11 @@ class Optimiser:
         self._added = 0
 
     def close(self) -> None:
-        """Give up the session."""
+        """Close the session."""
         self.session.close()
 
     def add(self, problem: Problem) -> int:
-        """Take a problem; its number."""
+        """Add a problem; return its number."""
         self._added += 1
         number = self._added
         with self.session.transaction():
@@ -201,7 +201,7 @@ class Optimiser:
         return number
 
     def remove(self, number: int) -> None:
-        """Forget a problem."""
+        """Remove a problem."""
         problem = self._known(number)
         with self.session.transaction():
             for table in _facts(problem):
@@ -219,8 +219,8 @@ class Optimiser:
         factors: Mapping[int, int] | None = None,
         indexes: Mapping[int, frozenset[tuple[int, int]]] | None = None,
     ) -> None:
-        """Tell statistics that are other than was said: of relations by their place, of variables by their bit, of
-        sets of relations by their mask; and what indexes a relation has now, all of them.
+        """Update changed statistics: of relations by position, of variables by bit, of sets of relations by mask; and
+        the complete set of indexes of a relation.
         """
         problem = self._known(number)
         told: dict[str, list[tuple[int, ...]]] = {
@@ -242,7 +242,7 @@ class Optimiser:
             self._problems[number] = replace(problem, relations=tuple(relations))
 
     def best(self, number: int) -> Best:
-        """The cheapest plan as things are."""
+        """The current cheapest plan."""
         problem = self._known(number)
         root = Or(problem.whole, 0)
         cost = self.cost(number)
@@ -255,12 +255,12 @@ class Optimiser:
         return Best(cost, chosen)
 
     def cost(self, number: int) -> int:
-        """What the cheapest plan costs."""
+        """The cost of the cheapest plan."""
         self._known(number)
         return next(int(cost) for _, cost in self.rules.best.lookup((number,)))
 
     def chosen(self, number: int, goal: Or) -> And:
-        """The cheapest way to an OR node."""
+        """The cheapest alternative of an OR node."""
         problem = self._known(number)
         if goal.key:
             return And(goal, "index" if problem.is_indexed(*goal) else "arrange")
@@ -274,7 +274,7 @@ class Optimiser:
         return And(goal, "join", left)
 
     def last_steps(self, number: int) -> dict[And, int]:
-        """Every way to end a plan, and what the cheapest plan costs that does."""
+        """Every possible last step, and the cost of the cheapest plan that ends with it."""
         whole = self._known(number).whole
         goal = Or(whole, 0)
         ends = {And(goal, OPERATORS[operator]): cost for _, operator, cost in self.rules.ends.lookup((number,))}
@@ -285,7 +285,7 @@ class Optimiser:
 
     def _known(self, number: int) -> Problem:
         if number not in self._problems:
-            raise PlanError("E_PLAN", f"there is no problem {number}", "`add` gives the number of one")
+            raise PlanError("E_PLAN", f"there is no problem {number}", "`add` returns the number of a problem")
         return self._problems[number]
 
 

@@ -1,10 +1,10 @@
 """The search space: an and-or graph of all plans for a join.
 
-An OR node is something to be had: a set of relations joined, either as rows that come (`key` 0) or kept in an
-arrangement by some variables (`key`, their mask). An AND node is one way to have it: an operator with a cost of its
-own, and the OR nodes it needs. A plan picks one AND node for every OR node it comes by; it costs the sum of theirs.
+An OR node is a goal: a set of relations joined, either as rows (`key` 0) or arranged by some variables (`key`, their
+mask). An AND node is one way to achieve it: an operator with its own cost, and the OR nodes it needs. A plan picks one
+AND node for every OR node it reaches; its cost is the sum of theirs.
 
-The graph follows from the shape of the join alone. Statistics change what its nodes cost, never which there are.
+The graph follows from the shape of the join alone. Statistics change the costs of its nodes, never the nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from everview.optimiser.model import Model
 from everview.optimiser.problem import Problem, connected
 
 OPERATORS = ("scan", "index", "arrange", "join", "delta", "wco")
-"""What AND nodes do; of equally cheap ones the earlier is taken, then the one with the smaller left side."""
+"""The operators of AND nodes; among equally cheap ones the earlier wins, then the one with the smaller left side."""
 
 
 class Or(NamedTuple):
@@ -28,7 +28,7 @@ class Or(NamedTuple):
 
 
 class And(NamedTuple):
-    """A way to have an OR node; `left` tells joins of one set apart."""
+    """An alternative for an OR node; `left` distinguishes joins of one set."""
 
     goal: Or
     operator: str
@@ -36,7 +36,7 @@ class And(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Which of two equally cheap ones is taken."""
+        """The tie-breaker between equally cheap ones."""
         return OPERATORS.index(self.operator), self.left
 
     def needs(self, problem: Problem) -> tuple[Or, ...]:
@@ -53,7 +53,8 @@ class And(NamedTuple):
 
 @dataclass(frozen=True)
 class Space:
-    """The and-or graph of a problem: the ways of every OR node, small sets of relations first, and what each needs.
+    """The and-or graph of a problem: the alternatives of every OR node, small sets of relations first, and what each
+    needs.
 
     >>> from everview.optimiser.problem import Relation
     >>> clique = Problem(tuple(Relation(name, 1, 9, 9, {1: 9}) for name in "abcde"))
@@ -82,11 +83,11 @@ class Space:
 
     @property
     def root(self) -> Or:
-        """What is asked for."""
+        """The goal."""
         return Or(self.problem.whole, 0)
 
     def local_costs(self) -> dict[And, int]:
-        """What every AND node costs by itself, by the problem's statistics."""
+        """The own cost of every AND node, by the problem's statistics."""
         model = Model(self.problem)
         return {way: _local(model, way) for way in self.needs}
 

@@ -1,15 +1,16 @@
-"""The best plan top-down, as Volcano finds it, and again after costs have changed (liu-2016, §5.2, §5.3).
+"""The best plan top-down, as in Volcano, and incrementally after cost changes (liu-2016, §5.2, §5.3).
 
-An OR node is asked for its best plan *below a bound*: what its parent may still spend. A way that costs more already
-is given up (branch and bound); then only that the node costs more than the bound is known, which is remembered, too,
-and asked again only with a larger one.
+An OR node is searched for its best plan *below a bound*: what its parent may still spend. An alternative that already
+costs more is abandoned (branch and bound); then it is only known that the node costs more than the bound. This is
+remembered, too, and searched again only with a larger one.
 
-After a change the nodes above it are asked again; others answer from memory. What was remembered of a way (its cost,
-or that it costs at least so much) holds as long as nothing below it got cheaper, and with `conditional` it is
-believed: a way whose remembered cost is no better than the present best is not looked at. `memo="best"` remembers
-ways only while they are the best.
+After a change the nodes above it are searched again; others are answered from memory. The remembered cost of an
+alternative (or its lower bound) is valid as long as nothing below it got cheaper, and with `conditional` it is used: an
+alternative whose remembered cost is no better than the current best is skipped. `memo="best"` remembers alternatives
+only while they are the best.
 
-Ties: bounds cut what is *dearer*, never what is equal, so the plan is the one that rank tells, as with the others.
+Ties: bounds cut what is *more expensive*, never what is equal, so the plan is the one with the best rank, as with the
+others.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _UNBOUNDED = 1 << 62
 
 
 class TopDown:
-    """The best plan of a space, kept.
+    """The best plan of a space, maintained.
 
     >>> from everview.optimiser.problem import Problem, Relation
     >>> chain = Problem(tuple(Relation(n, v, 9999, 9999, {1: 50, 2: 50}) for n, v in (("a", 1), ("b", 3), ("c", 2))))
@@ -38,7 +39,7 @@ class TopDown:
         self.best: dict[Or, int] = {}
         self.chosen: dict[Or, And] = {}
         self._above: dict[Or, int] = {}
-        """Nodes that are known to cost more than this, and no more of."""
+        """Nodes that are only known to cost more than this."""
         self._at_least: dict[And, int] = {}
         self._all = memo == "all"
         self._conditional = conditional
@@ -46,7 +47,7 @@ class TopDown:
         self._ask(space.root, _UNBOUNDED)
 
     def update(self, local: Mapping[And, int]) -> Work:
-        """Other costs for some ways: the best plan afterwards, and what was computed for it."""
+        """Change the costs of some alternatives; return the best plan, and what was computed for it."""
         self.work = Work()
         cheaper = {way for way, cost in local.items() if cost < self.local[way]}
         changed = {way for way, cost in local.items() if cost != self.local[way]}
@@ -60,7 +61,7 @@ class TopDown:
         return self.work
 
     def _reached(self, ways: set[And]) -> set[And]:
-        """Ways, and all that use what they make."""
+        """Alternatives, and everything that uses their results."""
         found, todo = set(ways), list(ways)
         while todo:
             for above in self.space.readers[todo.pop().goal]:
@@ -93,12 +94,12 @@ class TopDown:
         return found[0]
 
     def _in_order(self, goal: Or) -> list[And]:
-        """The ways of an OR node, the one that was best before first: it gives the tightest bound."""
+        """The alternatives of an OR node, the previous best first: it gives the tightest bound."""
         ways, held = self.space.ways[goal], self.chosen.get(goal)
         return ways if held is None else [held, *(way for way in ways if way != held)]
 
     def _cost(self, way: And, limit: int) -> int | None:
-        """What a way costs, if that is not above the limit."""
+        """The cost of an alternative, if it is not above the limit."""
         self.work.ways += 1
         cost = self.local[way]
         for goal in self.space.needs[way]:

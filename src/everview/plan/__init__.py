@@ -1,22 +1,22 @@
-"""Plans: what is to be computed, before anybody thinks about how.
+"""Logical plans: what is to be computed, independent of how.
 
 In reading order:
 
     nodes         the nodes a plan is made of: immutable, compared by structure
-    joins, aggregates, windows    what languages ask for, made of those nodes
-    check, keys   what can be told of a plan without computing it
-    explain, wording    a plan as a readable list, and in words
-    deep, substitute    walking over plans of any depth, and rewriting them
-    prune         columns that nobody reads go
-    multiway      joins of many inputs: which are done at once
-    monotone, frontier    loops that can be kept as trees
+    joins, aggregates, windows    higher-level operations, expressed in those nodes
+    check, keys   static properties of a plan
+    explain, descriptions  a plan as a readable list, and in words
+    deep_recursion, substitute  walking over plans of any depth, and rewriting them
+    prune         column pruning
+    multiway      joins of many inputs: which are evaluated at once
+    monotone, frontier    loops that can be maintained as trees
     selection     loops of which only the best rows are read
-    sizes         how many rows there will be, roughly
-    frozen        plans as bytes
-    digest        what a plan says, as a hash
-    written, spelled, trust, legacy    plans as data; whose functions they call; catalogues as they once were
-    components, rewrites, topk, prefixes    the order of definitions; the same rows by less work
-    loop_ways, narrowed_loops, ordered_loops    loops: their ways round, conditions pushed into them, their order
-    frugal, hot            what shards send; keys that have very many rows
+    sizes         cardinality estimates
+    serialisation  plans as bytes
+    digest        a hash of a plan's meaning
+    node_records, stable_repr, trust, legacy  plans as data; trusted functions; old catalog formats
+    components, rewrites, topk, prefixes    dependency order; equivalent, cheaper plans
+    loop_ways, narrowed_loops, ordered_loops    loops: their recursive rules, pushed-down conditions, evaluation order
+    pre_aggregation, hot_keys  less traffic between shards; very frequent keys
     provenance, without_provenance, worlds    derivations as a column; rows that hold in smaller worlds
 """

@@ -1,8 +1,8 @@
 """Group-by with any mix of aggregates, as plan nodes.
 
-Arguments that are not plain columns are computed by a Project below the Reduce. `first` and `last` by an order are
-a TopK of one row per group; next to other aggregates their results are joined back by the group's key, NULL-safely,
-because a group may have the key NULL.
+Arguments that are not plain columns are computed by a Project below the Reduce. Ordered `first` and `last` become a
+TopK of one row per group; next to other aggregates their results are joined back by the group's key, NULL-safely,
+because a group's key may be NULL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Slot:
 
 
 class Aggregation:
-    """Collects the aggregates that expressions ask for, then builds the plan that computes them after the keys."""
+    """Collects the aggregates that expressions need, then builds the plan that computes them after the keys."""
 
     def __init__(self, child: Node, keys: tuple[nodes.Expr, ...], scope: Scope) -> None:
         self.child = child

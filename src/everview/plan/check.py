@@ -1,9 +1,9 @@
-"""Questions about a plan: which loop variables it still needs, and whether its types fit.
+"""Static checks of a plan: its free loop variables, and whether its types fit.
 
-`Variable(depth, index)` belongs to the nearest enclosing `Loop` of that depth, as names do in nested functions. A
-loop's depth is one more than that of the deepest *other* variable it reads, not the number of loops it happens to
-stand in: a loop that does not depend on the loop around it has the depth it would have outside, so it is the same
-node, and is computed once.
+`Variable(depth, index)` belongs to the nearest enclosing `Loop` of that depth, like names in nested functions. A loop's
+depth is one more than that of the deepest *other* variable it reads, not the number of loops around it. A loop that
+does not depend on its enclosing loop therefore has the depth it would have outside: it is the same node, and is
+computed once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ VariableKey = tuple[int, int]
 
 
 def postorder(*roots: Node, skip: Container[Node] = ()) -> Iterator[Node]:
-    """Every node once, after those it reads, without `skip` and what only it reads; no recursion: plans can be deep."""
+    """Every node once, after its inputs, without `skip` and what only it reads; iterative, because plans can be
+    deep."""
     done: set[int] = set()
     todo: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
     while todo:
@@ -35,14 +36,14 @@ def postorder(*roots: Node, skip: Container[Node] = ()) -> Iterator[Node]:
 
 
 def free_variables(node: Node) -> frozenset[VariableKey]:
-    """Loop variables that no loop inside the plan defines. Every node keeps its own: plans are walked often.
+    """Loop variables that no loop inside the plan defines. Cached per node: plans are walked often.
 
     >>> from everview.types import INT
     >>> free_variables(Variable(1, 0, (INT,)))
     frozenset({(1, 0)})
     """
     todo = [] if _FREE in node.__dict__ else [node]
-    while todo:  # no recursion: plans can be deep
+    while todo:  # iterative, because plans can be deep
         current = todo[-1]
         missing = [c for c in current.children() if _FREE not in c.__dict__]
         if missing:
@@ -55,7 +56,7 @@ def free_variables(node: Node) -> frozenset[VariableKey]:
 
 
 def free_depths(node: Node) -> tuple[int, ...]:
-    """The depths of the loops whose variables a plan reads, outermost first. Every node keeps its own.
+    """The depths of the loops whose variables a plan reads, outermost first. Cached per node.
 
     >>> from everview.types import INT
     >>> free_depths(Variable(1, 0, (INT,)))
@@ -73,7 +74,7 @@ _NOTHING: frozenset[VariableKey] = frozenset()
 
 
 def _free(node: Node) -> frozenset[VariableKey]:
-    """The same, where that of all children is known."""
+    """The same, once it is known for all children."""
     if isinstance(node, Variable):
         return frozenset({(node.depth, node.index)})
     if isinstance(node, Loop):
@@ -95,7 +96,7 @@ def check_closed(node: Node) -> None:
 
 
 def leaked() -> PlanError:
-    """The error for a loop variable used where its loop is not."""
+    """Return the error for a loop variable used outside its loop."""
     return PlanError(
         "E_LEAK",
         "this collection reads the variable of a loop, but stands outside the loop's body",
@@ -109,7 +110,7 @@ def widened(types: Types, others: Sequence[Types]) -> Types:
 
 
 def widen(node: Node, types: Types) -> Node:
-    """The same rows with these types, which differ at most in being nullable where the node's are not."""
+    """The same rows with these types, which differ at most by being nullable where the node's are not."""
     if node.types == types:
         return node
     return Project(node, tuple(ColumnRef(t, i) for i, t in enumerate(types)))

@@ -1,4 +1,4 @@
-"""Which definitions read each other: the order in which they can be built."""
+"""Dependency order of mutually recursive definitions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 
 def components(reads: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Groups of names that read each other, those that are read first (Tarjan). A chain may be as long as memory
-    allows: no call is made for a step of it.
+    """Strongly connected groups of names, dependencies first (Tarjan). Iterative, so chains may be of any length.
 
     >>> components({"a": ["b"], "b": ["c", "b"], "c": ["b", "d"], "d": []})
     [['d'], ['b', 'c'], ['a']]

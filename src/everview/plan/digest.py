@@ -1,15 +1,15 @@
-"""What a plan says, as a hash: equal for plans that say the same, in whatever process, and for no others.
+"""A hash of a plan's meaning: equal for equivalent definitions in any process, and only for those.
 
-Everything that a plan is made of counts: kinds of nodes, expressions, types, constants, options, and Python functions,
-by their name and code, with what they close over and the plain constants and functions of their module that they name.
-(Of a function in an installed or importable module only its own code counts: a library's insides are its own affair.)
+The hash covers everything in a plan: kinds of nodes, expressions, types, constants, options, and Python functions. A
+function counts by its name and code, its closure, and the plain constants and functions of its module that it refers
+to. (Of a function in an installed or importable module only its own code counts, not the internals of its library.)
 
-Two things rest on it. A program that declares a view again is told whether it is the view that is there. And the state
-of an operator on disk is found by the plan it was made for (`everview.dataflow.identity`), so two plans that differ
-must not have one digest; two digests for one plan only cost a computation.
+It has two uses. When a program declares a view again, the digest decides whether it is the existing view. And the state
+of an operator on disk is found by the plan it was created for (`everview.dataflow.identity`). Different plans must
+therefore not share a digest; two digests for one plan only cost a recomputation.
 
-Hazards. Values are described by what pickling them would take apart, so an object that changes when it is used (a cache
-in a closure) has another digest afterwards. `_digest` and `_outline` are kept in the node for as long as it lives.
+Hazards: values are described by how pickling takes them apart, so an object that changes when used (a cache in a
+closure) has another digest afterwards. `_digest` and `_outline` are cached in the node for as long as it lives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 
 
 def digest(node: Node) -> str:
-    """A hash of what a plan says, the same in every run of a program: functions count by their code.
+    """A hash of a plan's meaning, the same in every run of a program; functions count by their code.
 
     >>> from everview.plan import nodes as plan
     >>> from everview.types import INT
@@ -43,17 +43,17 @@ def digest(node: Node) -> str:
 
 
 def outline(node: Node) -> str:
-    """The same where functions count by their names alone: for processes that have had them from one another."""
+    """The same with functions by name alone: for processes that received them from one another."""
     return _hashed(node, "_outline", _Saying(code=False))
 
 
 def said(value: Any, *, code: bool = True) -> str:
-    """A text that is equal for values that mean the same: plans, expressions, types and whatever is in them."""
+    """A text that is equal for values with the same meaning: plans, expressions, types and their contents."""
     return _Saying(code).text(value, ())
 
 
 def meaning(function: Function) -> str:
-    """A hash of what a function does."""
+    """A hash of a function's behaviour."""
     if isinstance(function, Missing):
         return function.meaning
     return hashed(_Saying(code=True).text(function, ()))
@@ -74,7 +74,7 @@ def hashed(*texts: str) -> str:
 
 
 def children_first(node: Node) -> list[Node]:
-    """The node and all below it, each once, behind what it reads."""
+    """The node and all below it, each once, after its inputs."""
     found: list[Node] = []
     seen: set[int] = set()
     todo: list[tuple[Node, bool]] = [(node, False)]
@@ -91,7 +91,7 @@ def children_first(node: Node) -> list[Node]:
 
 def _hashed(node: Node, kept: str, saying: _Saying) -> str:
     if kept not in node.__dict__:
-        for each in children_first(node):  # deep plans need no deep recursion
+        for each in children_first(node):  # avoids deep recursion for deep plans
             if kept not in each.__dict__:
                 parts = (saying.field(each, name, ()) for name in field_names(type(each)))
                 each.__dict__[kept] = hashed(type(each).__name__, *parts)
@@ -99,26 +99,26 @@ def _hashed(node: Node, kept: str, saying: _Saying) -> str:
 
 
 class _Said(str):
-    """A text that is said already."""
+    """A text that is already final."""
 
     __slots__ = ()
 
 
 class _Saying:
-    """Describes values; `code`: functions by what they do."""
+    """Describes values; `code`: functions by their code."""
 
     def __init__(self, code: bool) -> None:
         self._code = code
 
     def field(self, value: Any, name: str, inside: tuple[int, ...]) -> str:
-        """What a field of a node or an expression says; a function that is there may be `Missing`."""
+        """The text of a field of a node or an expression; a function may be `Missing`."""
         if name == "function":
             function = getattr(value, name)
             return meaning(function) if self._code else name_of(function)
         return self.text(getattr(value, name), inside)
 
     def text(self, value: Any, inside: tuple[int, ...]) -> str:
-        """`inside`: what is being described, for what holds itself."""
+        """`inside`: the values being described, to detect cycles."""
         if isinstance(value, Node):
             return digest(value) if self._code else outline(value)
         if isinstance(value, _Said):
@@ -135,7 +135,7 @@ class _Saying:
         return f"({', '.join(self.text(part, inside) for part in self._parts(value, inside))})"
 
     def _expression(self, value: Expr) -> str:
-        """A hash of an expression, kept in it and made from the bottom: they share parts, and may be deep."""
+        """A hash of an expression, cached in it and computed bottom-up: expressions share parts and may be deep."""
         kept = "_digest" if self._code else "_outline"
         todo = [value]
         while kept not in value.__dict__:
@@ -150,7 +150,7 @@ class _Saying:
         return str(value.__dict__[kept])
 
     def _parts(self, value: Any, inside: tuple[int, ...]) -> list[Any]:
-        """What a value is made of."""
+        """The components of a value."""
         if isinstance(value, (list, tuple)):
             return [type(value).__name__, *value]
         if isinstance(value, dict):
@@ -166,7 +166,7 @@ class _Saying:
             return [value.__func__, value.__self__ if self._code else type(value.__self__)]
         if isinstance(value, functools.partial):
             return [value.func, value.args, value.keywords] if self._code else [value.func]
-        if isinstance(value, DataType):  # fields that came later count if they say something
+        if isinstance(value, DataType):  # later fields count only if set
             said = [f for f in fields(value) if f.name not in ("names", "width") or getattr(value, f.name)]
             return [type(value), *(_Said(self.text(getattr(value, f.name), inside)) for f in said)]
         if is_dataclass(value):
@@ -176,13 +176,13 @@ class _Saying:
     def _function(self, function: types.FunctionType) -> list[Any]:
         parts = [function.__qualname__, function.__code__, function.__defaults__, function.__kwdefaults__]
         parts += [_cell(c) for c in function.__closure__ or ()]
-        if function.__module__ == "__main__":  # it is written with what it names, and is as if it had it in itself
+        if function.__module__ == "__main__":  # it is stored with what it refers to, as if that were part of it
             parts += [part for item in sorted(_named(function)) for part in (item, function.__globals__[item])]
         return parts
 
     @staticmethod
     def _reduced(value: Any) -> list[Any]:
-        """What pickling takes of any other value; its text, if it cannot be pickled."""
+        """What pickling extracts from any other value; its text, if it cannot be pickled."""
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:
@@ -193,7 +193,7 @@ class _Saying:
 
 
 def _named(function: types.FunctionType) -> set[str]:
-    """The plain constants and functions of its module that a function names, also in functions inside it."""
+    """The plain constants and functions of its module that a function refers to, including nested functions."""
     names: set[str] = set()
     todo = [function.__code__]
     while todo:

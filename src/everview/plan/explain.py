@@ -1,11 +1,11 @@
-"""A plan as a readable list: one line per node, each sub-plan once, what a node reads named by its number.
+"""A plan as a readable list: one line per node, each sub-plan once, inputs referred to by number.
 
     r0 := Table edges (src int, dst int)
     r1 := Filter[r0] src > 3
     r2 := Reduce[r1] by src: n = count()
 
-Nodes have no names; `names` gives those that are known (collections know theirs), the rest are carried up from
-below or made up.
+Nodes have no names; `names` supplies the known ones (collections have names), the rest are propagated from below or
+made up.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from everview.expr import nodes as expr
+from everview.expr.nesting import room_for
 from everview.plan.check import free_variables_below, postorder
 from everview.plan.frontier import Frontier
-from everview.plan.frugal import Sent
-from everview.plan.hot import HotJoin
+from everview.plan.hot_keys import HotJoin
 from everview.plan.nodes import (
     Aggregate,
     Constant,
@@ -37,20 +37,21 @@ from everview.plan.nodes import (
     TopK,
     Variable,
 )
+from everview.plan.pre_aggregation import Sent
 from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.windows import TO_PEERS, WHOLE, Window, WindowCall
 
 Names = Mapping[Node, Sequence[str]]
 
 MOST_SHOWN = 3
-"""Rows of a constant that are shown."""
+"""Maximum number of rows shown of a constant."""
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 _SIGNS |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or"}
 
 
 class Explained(str):
-    """A text of several lines that is shown as it is, at a prompt and in a notebook.
+    """A multi-line text that displays verbatim at a prompt and in a notebook.
 
     >>> Explained("r0 := Table t" + chr(10) + "r1 := Distinct[r0]")
     r0 := Table t
@@ -68,7 +69,7 @@ class Explained(str):
 
 
 def preformatted(text: str) -> str:
-    """Text as it is, for a notebook. Jupyter sets `pre` in the font of prose unless told otherwise.
+    """Preformatted text for a notebook. Jupyter styles `pre` like prose by default.
 
     >>> preformatted("a < b")
     '<pre style="font-family:monospace">a &lt; b</pre>'
@@ -88,7 +89,7 @@ def explain(node: Node, names: Names | None = None, labels: Mapping[Node, str] |
 
 
 def numbered(node: Node) -> dict[Node, str]:
-    """The numbers that `explain` gives to the nodes of a plan.
+    """The numbers that `explain` assigns to the nodes of a plan.
 
     >>> from everview.types import INT
     >>> numbered(Threshold(Table(0, (INT,)), "distinct"))[Table(0, (INT,))]
@@ -101,33 +102,38 @@ def numbered(node: Node) -> dict[Node, str]:
 
 
 def describe(e: expr.Expr, names: Sequence[str]) -> str:
-    """One expression as text, with these names of columns.
+    """One expression as text, with these column names.
 
     >>> from everview.types import BOOL, INT
     >>> describe(expr.Call(BOOL, "gt", (expr.ColumnRef(INT, 0), expr.Literal(INT, 3))), ["x"])
     'x > 3'
     """
+    with room_for((e,)):
+        return _described(e, names)
+
+
+def _described(e: expr.Expr, names: Sequence[str]) -> str:
     match e:
         case expr.ColumnRef():
             return names[e.index]
         case expr.Literal():
             return "NULL" if e.value is None else str(e.value) if e.type.kind == "decimal" else repr(e.value)
         case expr.Udf():
-            return f"{_name(e.function)}({', '.join(describe(a, names) for a in e.args)})"
+            return f"{_name(e.function)}({', '.join(_described(a, names) for a in e.args)})"
         case expr.Call(op=op, args=args) if op in _SIGNS:
             return f" {_SIGNS[op]} ".join(_bracketed(a, names) for a in args)
         case expr.Call(op="case", args=args):
             pairs = zip(args[:-1:2], args[1::2], strict=True)
-            branches = " ".join(f"when {describe(c, names)} then {describe(v, names)}" for c, v in pairs)
-            return f"case {branches} else {describe(args[-1], names)} end"
+            branches = " ".join(f"when {_described(c, names)} then {_described(v, names)}" for c, v in pairs)
+            return f"case {branches} else {_described(args[-1], names)} end"
         case expr.Call():
             kind = f"cast_{e.type.optional(False)!r}" if e.op == "cast_decimal" else e.op
-            return f"{kind}({', '.join(describe(a, names) for a in e.args)})"
+            return f"{kind}({', '.join(_described(a, names) for a in e.args)})"
     raise TypeError(f"not an expression: {e!r}")
 
 
 def _bracketed(e: expr.Expr, names: Sequence[str]) -> str:
-    text = describe(e, names)
+    text = _described(e, names)
     return f"({text})" if isinstance(e, expr.Call) and e.op in _SIGNS else text
 
 
@@ -136,10 +142,10 @@ def _name(function: Any) -> str:
 
 
 class Explainer:
-    """Numbers nodes in the order in which they are shown.
+    """Numbers nodes in display order.
 
-    What a loop's body computes without the loop's variable is shown before the loop, where it is computed. So a node is
-    shown at its *level*: the depth of the deepest loop variable it reads.
+    Loop-invariant parts of a body are shown before the loop, where they are computed. A node is therefore shown at its
+    *level*: the depth of the deepest loop variable it reads.
     """
 
     def __init__(self, node: Node, names: Names, labels: Mapping[Node, str]) -> None:
@@ -167,7 +173,7 @@ class Explainer:
             yield f"{'  ' * level}{self.shown[node]} := {text}"
 
     def loop(self, loop: Loop, level: int) -> Iterator[str]:
-        """The loop's line, then its body, forgotten afterwards: another loop's variable may be equal."""
+        """The loop's line, then its body, which is forgotten afterwards: another loop's variable may be equal."""
         starts = ", ".join("nothing" if i is None else self.shown[i] for i in loop.initials)
         number = f"r{next(self.numbers)}"
         yield f"{'  ' * level}{number} := Loop from {starts}{self.limits(loop)}"
@@ -194,7 +200,7 @@ class Explainer:
             yield [f"{self.shown[node]}.{self.columns[node][k]}" for k in keys]
 
     def names(self, node: Node) -> list[str]:
-        """Known names, else carried up from the node's inputs, else c0, c1, ..."""
+        """Known names, else propagated from the node's inputs, else c0, c1, ..."""
         if node in self.known:
             return list(self.known[node])
         inner = [self.columns[c] for c in node.children() if c in self.columns]
@@ -297,12 +303,12 @@ def _by(keys: Sequence[int], names: Sequence[str]) -> str:
 
 
 def aggregate_text(aggregate: Aggregate, names: Sequence[str]) -> str:
-    """An aggregate as text, with these names of columns."""
+    """An aggregate as text, with these column names."""
     return f"{aggregate.kind}({'' if aggregate.column is None else names[aggregate.column]})"
 
 
 def call_text(call: WindowCall, names: Sequence[str]) -> str:
-    """A window function as text, with these names of columns."""
+    """A window function as text, with these column names."""
     numbered = call.kind in ("ntile", "lag", "lead", "nth_value")
     args = [*(names[c] for c in (call.column,) if c is not None), *([str(call.number)] if numbered else [])]
     args += [names[c] for c in (call.default,) if c is not None]

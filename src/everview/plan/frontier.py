@@ -1,11 +1,11 @@
 """Recursion over edges as one node: the best value of every vertex, instead of a loop that finds it in rounds.
 
-A `Frontier` says, for every question q and node v,
+A `Frontier` computes, for every query q and node v,
 
     value(q, v) = the best of what `start` has for (q, v) and of what rules make of value(q, u) along edges (u, v)
 
-and nothing for vertices that no path leads to. `everview.plan.monotone` makes it of loops that say just that,
-when a view is built. So it stands in no catalog, and nobody can write one that is not monotone.
+and nothing for unreachable vertices. `everview.plan.monotone` derives it from loops of that form when a view is built.
+It is therefore never stored in a catalog, and users cannot write one that is not monotone.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from functools import cached_property
 from typing import Literal
 
 from everview.plan.nodes import Node, Types
-from everview.plan.spelled import spelled
+from everview.plan.stable_repr import stable_repr
 
 Along = Literal["same", "add", "add float", "worst", "share"]
 
 
 @dataclass(frozen=True, repr=False)
 class Rule:
-    """How values go along edges: from column `near` to column `far` of input number `edges`.
+    """How values propagate along edges: from column `near` to column `far` of input number `edges`.
 
-    An edge makes of a value itself ("same"), the sum with its weight ("add", of floats "add float": added up from the
-    start of a path to its end, as a loop does), or the worse of both ("worst"); where
-    values are added up, also the fraction `share` of it divided by the weight, to the nearest ("share"). The weight
-    is a column, or a constant that is not negative. No offers come from values beyond `most_in`, and none beyond
-    `most_out` are taken ("beyond" is above if the least is the best, else below). `states`: (column, from, to), it is
-    for vertices whose column is the first, and leads to those where it is the second.
+    An edge maps a value to itself ("same"), to the sum with its weight ("add", of floats "add float": summed from the
+    start of a path to its end, as a loop does), or to the worse of both ("worst"). Where values are summed, it may also
+    map it to the fraction `share` of it divided by the weight, rounded to the nearest ("share"). The weight is a
+    column, or a nonnegative constant. Values beyond `most_in` are not propagated, and none beyond `most_out` are
+    accepted ("beyond" is above if the least is the best, else below). `states`: (column, from, to), it applies to
+    vertices whose column is the first, and leads to those where it is the second.
     """
 
     edges: int
@@ -43,19 +43,18 @@ class Rule:
     share: tuple[int, int] = (0, 1)
     states: tuple[int, int, int] | None = None
 
-    __repr__ = spelled  # identities of operators are made of it
+    __repr__ = stable_repr  # identities of operators depend on it
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier(Node):
-    """See the module. `start` has the columns of the result, which are those of the question, the node and the value
-    (None: there is none, a vertex is reached or not), in any order.
+    """See the module. `start` has the columns of the result: those of the query, the node and the value (None: there is
+    none, a vertex is reached or not), in any order.
 
-    What follows `columns` is for the lean form (of a `LeanLoop`), which keeps histories instead of trees: whether
-    values are added up instead of the best being taken; how many rounds there are, if they are counted; what round 0
-    has, if it is not `start`; which vertices are asked for (node, then question), if not all; the budget. `halves`: the
-    questions are pairs of nodes (the question is where the search starts, with nothing), kept by half searches from
-    both ends.
+    The fields after `columns` are for the lean form (of a `LeanLoop`), which keeps histories instead of trees: whether
+    values are summed instead of taking the best; the number of rounds, if limited; the contents of round 0, if not
+    `start`; which vertices are requested (node, then query), if not all; the budget. `halves`: the queries are pairs of
+    nodes (the query is where the search starts, with nothing), maintained by half searches from both ends.
     """
 
     start: Node
@@ -80,16 +79,16 @@ class Frontier(Node):
 
     @property
     def question(self) -> tuple[int, ...]:
-        """The columns that tell questions apart."""
+        """The columns that distinguish queries."""
         return tuple(c for c in range(len(self.columns)) if c not in (self.node, self.value))
 
     @property
     def state(self) -> int | None:
-        """The column that rules change, if there is one: a part of the question."""
+        """The column that rules change, if there is one: a part of the query."""
         return next((rule.states[0] for rule in self.rules if rule.states is not None), None)
 
     def describe(self) -> str:
-        """What is kept, for `explain`."""
+        """What is maintained, for `explain`."""
         within = "" if self.budget is None else f", within {self.budget} bytes"
         if self.halves:
             weight = "each edge" if self.rules[0].weight is None else "a weight"

@@ -1,14 +1,14 @@
-"""All joins made of the few operators the engine has: inner equi-join, union, negation, distinct.
+"""All kinds of joins in terms of the engine's operators: inner equi-join, union, negation, distinct.
 
-    semi(l, r)   l joined with the distinct keys of r: every left row at most once, so left multiplicities stay
+    semi(l, r)   l joined with the distinct keys of r: every left row at most once, so left multiplicities are kept
     anti(l, r)   l - semi(l, r), exact because semi(l, r) is a part of l; a NULL key matches nothing, so it stays
     left(l, r)   inner(l, r) + anti(l, r) padded with NULLs;  right and full alike
 
-A *residual* (the part of the condition that is not an equality between the sides) belongs to the match: whether a
-left row has a match depends on its key and on the left columns the residual reads, together its *match columns*.
-The distinct match columns of the inner join's rows say which have one. Joining them back must find NULLs too, which
-an equi-join does not, so a nullable match column c becomes two: c is NULL, and c or some value. Float keys lose the
-sign of zero first (x + 0.0), because -0.0 = 0.0 but their codes differ.
+A *residual* (the part of the condition that is not an equality between the sides) is part of the match: whether a left
+row has a match depends on its key and on the left columns that the residual reads, together its *match columns*. The
+distinct match columns of the inner join's rows determine which have one. Joining them back must match NULLs too, which
+an equi-join does not, so a nullable match column c becomes two: c is NULL, and c or some value. Float keys first lose
+the sign of zero (x + 0.0), because -0.0 = 0.0 but their codes differ.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ How = Literal["inner", "left", "right", "full", "semi", "anti", "cross"]
 
 @dataclass(frozen=True)
 class Condition:
-    """When rows match: equal keys (expressions over either side) and the residual (over both sides' columns)."""
+    """The join condition: equal keys (expressions over either side) and the residual (over both sides' columns)."""
 
     left: tuple[Expr, ...]
     right: tuple[Expr, ...]
@@ -58,8 +58,8 @@ def join(left: Node, right: Node, on: Condition, how: How) -> Node:
 
 
 def completed(left: Node, right: Node, pairs: Node, how: How) -> Node:
-    """An outer join whose matching pairs (the left's columns, then the right's) are known: with the rows that are in
-    none. Equal rows have the same partners, so a row is told by all its columns.
+    """An outer join from its matching pairs (the left's columns, then the right's): adds the rows without a match.
+    Equal rows have the same matches, so a row is identified by all its columns.
     """
     parts, width = [pairs], len(left.types)
     if how in {"left", "full"}:
@@ -95,7 +95,7 @@ def among(node: Node, value: Expr, constants: Sequence[Any], *, negated: bool = 
 
 @dataclass(frozen=True)
 class _Matches:
-    """Which rows of one side have a partner: those whose `columns` (over that side) are a row of `found`."""
+    """Which rows of one side have a match: those whose `columns` (over that side) are a row of `found`."""
 
     columns: tuple[Expr, ...]
     found: Node
@@ -124,12 +124,12 @@ def _match_columns(types: Types, keys: tuple[Expr, ...], read: set[int]) -> tupl
 
 
 def _matches(columns: tuple[Expr, ...], partners: Node, same_columns: tuple[Expr, ...]) -> _Matches:
-    """Without any columns one row says that there is a partner at all."""
+    """Without any columns a single row says whether there is a match at all."""
     return _Matches(columns, Threshold(Project(partners, same_columns or (Constant(INT, 1),)), "distinct"))
 
 
 def _with_partner(node: Node, matches: _Matches) -> Node:
-    """Semi-join: rows that have a partner, as often as they are there."""
+    """Semi-join: rows that have a match, keeping their multiplicity."""
     keyed, keys = with_columns(node, matches.columns)
     joined = Join(keyed, matches.found, keys, tuple(range(len(keys))))
     return take(joined, range(len(node.types)))
@@ -141,7 +141,7 @@ def _without_partner(node: Node, matches: _Matches) -> Node:
 
 
 def with_columns(node: Node, exprs: Sequence[Expr]) -> tuple[Node, tuple[int, ...]]:
-    """The node with the values of the expressions as columns, and their positions; plain columns are there already."""
+    """The node with the values of the expressions as columns, and their positions; plain columns are reused."""
     missing = [e for e in dict.fromkeys(exprs) if not isinstance(e, ColumnRef)]
     width = len(node.types)
     positions = {e: width + i for i, e in enumerate(missing)}
@@ -182,7 +182,7 @@ def same_keys(a: Expr, b: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     return keys if nullable is a else (keys[1], keys[0])
 
 
-_SOME: dict[str, Callable[[DataType], Any]] = {
+_PLACEHOLDERS: dict[str, Callable[[DataType], Any]] = {
     "timestamptz": lambda kind: datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
     "time": lambda kind: datetime.time(),
     "enum": lambda kind: kind.names[0],
@@ -195,7 +195,7 @@ _SOME: dict[str, Callable[[DataType], Any]] = {
     "map": lambda kind: FrozenDict(),
     "struct": lambda kind: FrozenDict(dict.fromkeys(kind.names)),
 }
-"""Any value of a kind, where one must stand in for NULL."""
+"""Any value of a kind, as a placeholder for NULL."""
 
 
 def _some_value(kind: DataType) -> Expr:
@@ -209,8 +209,8 @@ def _some_value(kind: DataType) -> Expr:
         "timestamp": datetime.datetime(1970, 1, 1),
         "decimal": Decimal(0),
     }
-    if kind.kind in _SOME:
-        return Constant(kind.optional(False), _SOME[kind.kind](kind))
+    if kind.kind in _PLACEHOLDERS:
+        return Constant(kind.optional(False), _PLACEHOLDERS[kind.kind](kind))
     if kind.kind == "tuple":
         return replace(call("tuple_make", *map(_some_value, kind.items)), type=kind.optional(False))
     return Constant(kind.optional(False), values[kind.kind])

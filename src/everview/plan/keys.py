@@ -1,12 +1,11 @@
-"""What can be known about a plan's rows without computing them: which columns identify a row, what vanishes with a
-loop's variable.
+"""Static properties of a plan's rows: which columns identify a row, and what vanishes with a loop's variable.
 
 `starts_as_given` uses both to recognise loops like connected components,
 
     nodes.iterate(lambda x: min(neighbours of x, nodes))
 
-whose first round from an empty variable says exactly `nodes`: such a loop may start empty, and then its variable is
-nothing but last round's output, which needs no arrangement of its own.
+whose first round from an empty variable yields exactly `nodes`: such a loop may start empty. Its variable is then just
+last round's output, which needs no arrangement of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Generator
 
 from everview.expr.nodes import ColumnRef, Expr, Udf
 from everview.plan import nodes as plan
-from everview.plan.deep import drive, of_node
+from everview.plan.deep_recursion import drive, of_node
 from everview.plan.frontier import Frontier
 from everview.plan.provenance import Disjunction, Labelled
 
@@ -25,7 +24,7 @@ Keys = frozenset[frozenset[int]]
 NONE: Keys = frozenset()
 
 KEYS_LOOKED_AT = 4
-"""Keys of a join that are looked at: those of its sides in all combinations would be many."""
+"""Maximum number of keys of a join that are considered: all combinations of its sides' keys would be many."""
 
 
 @of_node
@@ -37,7 +36,7 @@ def unique_columns(node: plan.Node) -> Generator[plan.Node, Keys, Keys]:
     >>> unique_columns(table), [sorted(k) for k in unique_columns(plan.Threshold(table, "distinct"))]
     (frozenset(), [[0, 1]])
 
-    Columns that others determine need not be compared:
+    Columns determined by others need not be compared:
 
     >>> twice = plan.Project(table, (ColumnRef(INT, 0), ColumnRef(INT, 0)))
     >>> sorted(sorted(k) for k in unique_columns(plan.Threshold(twice, "distinct")))
@@ -70,7 +69,7 @@ def unique_columns(node: plan.Node) -> Generator[plan.Node, Keys, Keys]:
 
 
 def _distinct(node: plan.Threshold, below: Keys) -> Keys:
-    """Every row is there once: all columns identify it, less those that others determine, dropped in either order."""
+    """Every row occurs once: all columns identify it, without those that others determine, dropped in either order."""
     given = determined(node.child)
     found = set(below)
     columns = range(len(node.types))
@@ -84,7 +83,7 @@ def _distinct(node: plan.Threshold, below: Keys) -> Keys:
 
 
 def _of_pairs(join: plan.Join, left_keys: Keys, right_keys: Keys) -> Keys:
-    """What identifies a row of either side, together; a column that is joined on is the other side's, too."""
+    """The keys of both sides, combined; a join column belongs to the other side, too."""
     width = len(join.left.types)
     same = {r: l for l, r in zip(join.left_keys, join.right_keys, strict=True)}
     right = [{same.get(c, c + width) for c in key} for key in right_keys]
@@ -143,7 +142,7 @@ def _through(keys: Keys, node: plan.Project) -> Keys:
 
 
 def vanishes(node: plan.Node, depth: int) -> bool:
-    """Whether the node is surely empty while the variables of the loop at `depth` are."""
+    """Whether the node is certainly empty while the variables of the loop at `depth` are."""
 
     def step(current: plan.Node) -> Generator[plan.Node, bool, bool]:
         if isinstance(current, plan.Variable):
@@ -161,7 +160,8 @@ def vanishes(node: plan.Node, depth: int) -> bool:
 
 
 def starts_as_given(loop: plan.Loop) -> bool:
-    """Whether the loop's only variable may start empty: its first round then says exactly the initial rows."""
+    """Whether the loop's only variable may start empty, because its first round then yields exactly the initial
+    rows."""
     if len(loop.bodies) != 1 or loop.max_rounds is not None or loop.initials[0] is None:
         return False
     body, initial = loop.bodies[0], loop.initials[0]

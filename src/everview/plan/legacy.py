@@ -1,7 +1,7 @@
-"""Catalogues as they once were: pickles.
+"""Reads catalogs in their old format: pickles.
 
-They are read for programs that trust whoever wrote them, so that a directory can be opened and written anew. Reading
-one runs whatever is in it.
+Only for programs that trust the writer, so that a directory can be opened and rewritten. Reading one runs whatever code
+is in it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from everview.errors import StoreError
 from everview.plan.trust import Trust, old_format
 
 if TYPE_CHECKING:
-    from everview.plan.frozen import Functions
     from everview.plan.nodes import Node
+    from everview.plan.serialisation import Functions
 
 
 class _Reader(pickle.Unpickler):
@@ -30,7 +30,7 @@ class _Reader(pickle.Unpickler):
 
 
 def thaw(data: bytes, functions: Functions) -> Node:
-    """A plan from its bytes."""
+    """Deserialise a plan."""
     permit(functions.trust)
     file = io.BytesIO(data)
     nodes: list[Node] = []
@@ -43,7 +43,7 @@ def thaw(data: bytes, functions: Functions) -> Node:
 
 
 def described(data: bytes, trust: Trust, write: Callable[[Any, bytes], bytes]) -> bytes:
-    """A function as `write` writes it today."""
+    """A function in the current format."""
     permit(trust)
     try:
         return write(pickle.loads(data), data)
@@ -56,13 +56,13 @@ def described(data: bytes, trust: Trust, write: Callable[[Any, bytes], bytes]) -
 
 
 def command(data: bytes, functions: Functions) -> Any:
-    """A command as shards once had them."""
+    """A command of shards in the old format."""
     permit(functions.trust)
     functions.old = True
     return pickle.loads(data)
 
 
 def permit(trust: Trust) -> None:
-    """Refuse to run what nobody answers for."""
+    """Refuse to run untrusted code."""
     if not trust.everything:
         raise old_format(trust.where)

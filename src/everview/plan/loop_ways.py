@@ -1,16 +1,16 @@
-"""The ways round a loop: what its body makes of the variable, each as one join of the variable with edges.
+"""The recursive rules of a loop: what its body derives from the variable, each as one join of the variable with edges.
 
-People write the same rule in many forms. Here they become one, so that `everview.plan.monotone` looks at one:
+The same rule can be written in many forms. They are normalised here, so that `everview.plan.monotone` sees only one:
 
     joins in any order   `known JOIN edge JOIN allowed` is `known` joined with the edges that are allowed
     unions anywhere      a rule over `edge UNION reversed` is two rules, which read the two indexes of `edge`
-    distinct             inside a body that selects, how often a row is there does not matter
+    distinct             inside a body that selects, multiplicities do not matter
     OR                   `node = src OR node = dst` is two rules
     IN                   a semi-join is a join with distinct rows
     conditions as joins  `FROM known, edge WHERE node = src` is a join on that column
 
-All of these keep the *set* of rows and change how often each is there. So they are for bodies that end in the least,
-the largest or the distinct, not for sums.
+All of these preserve the *set* of rows but not their multiplicities. They apply to bodies that end in the least, the
+largest or the distinct, not to sums.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
-from everview.plan.deep import of_node
+from everview.plan.deep_recursion import of_node
 from everview.plan.frontier import Frontier
 from everview.plan.windows import Window
 from everview.types import BOOL, DataType
 
 MOST_WAYS = 12
-"""Bodies of more ways round stay loops: each is an operator's rule, tried for each vertex."""
+"""Bodies with more rules stay loops: each rule of an operator is tried for each vertex."""
 
 MOST_EDGES = 4
-"""Unions of more relations are edges as a whole."""
+"""Unions of more relations are treated as one."""
 
 MOST_DEPTH = 60
-"""Bodies are read recursively, down to here."""
+"""Maximum depth of a body, which is read recursively."""
 
 
 class NotMonotone(Exception):
-    """Why a loop stays one."""
+    """Why a loop cannot be converted."""
 
 
 @dataclass
 class Way:
-    """One way round: the variable joined with edges. Expressions are over the variable's columns, then the edges'."""
+    """One recursive rule: the variable joined with edges. Expressions are over the variable's columns, then the
+    edges'."""
 
     width: int
     edges: plan.Node
@@ -58,8 +59,8 @@ class Way:
 
 @dataclass(frozen=True)
 class Chain:
-    """Leaves joined: outputs and conditions are over their columns, one leaf's after the other's. `joined` are pairs of
-    columns that a join compares: by their codes, NULL equals nothing.
+    """Joined leaves: outputs and conditions are over their concatenated columns. `joined` are pairs of columns that a
+    join compares: by code, where NULL equals nothing.
     """
 
     leaves: tuple[plan.Node, ...]
@@ -83,8 +84,8 @@ class Chain:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the body of the loop of a depth is read. What is `arranged` is left whole. `exact`: how often a row is there
-    matters, so `distinct` and OR stay what they are.
+    """Reads the body of the loop at a depth. What is `arranged` is left whole. `exact`: multiplicities matter, so
+    `distinct` and OR are not rewritten.
     """
 
     depth: int
@@ -96,7 +97,7 @@ class Reading:
         return (self.depth, 0) in free_variables(node)
 
     def parts(self, union: plan.Node) -> Iterator[plan.Node]:
-        """What a body selects from, one after the other: what is in a union, below projections, filters, `distinct`."""
+        """The parts that a body selects from: the inputs of a union, below projections, filters, `distinct`."""
         todo = [union]
         while todo:
             part = todo.pop(0)
@@ -118,7 +119,7 @@ class Reading:
                 yield part
 
     def ways(self, part: plan.Node, columns: Sequence[int]) -> list[Way] | None:
-        """What a part of a body that reads the variable does; None if the variable goes round as it is."""
+        """The rules of a part of a body that reads the variable; None if the variable is passed on unchanged."""
         found: list[Way] = []
         for chain in self.chains(part):
             outputs = tuple(chain.outputs[c] for c in columns)
@@ -129,7 +130,7 @@ class Reading:
                     return None
                 if self.exact:
                     raise NotMonotone("its values are added to themselves")
-                continue  # what passes a condition is there anyway
+                continue  # rows that pass a condition are present anyway
             found += _ways(replace(chain, outputs=outputs), self)
         return found
 
@@ -157,8 +158,8 @@ class Reading:
         raise NotMonotone(f"its variable is read by a {type(node).__name__}")
 
     def edges(self, node: plan.Node, outputs: tuple[Expr, ...]) -> list[tuple[plan.Node, tuple[Expr, ...]]]:
-        """What does not read the variable: the node itself, or relations that it only unites, or chooses columns of.
-        Nothing is gained unless these are tables, or kept: their indexes can be shared.
+        """What does not read the variable: the node itself, or the relations that it only unites or projects. Splitting
+        pays only if these are tables or installed: their indexes can be shared.
         """
         found: list[tuple[plan.Node, tuple[Expr, ...]]] = []
         todo = [(node, outputs)]
@@ -209,7 +210,7 @@ def _references(expr: Expr) -> set[tuple[int, DataType]]:
 
 
 def _ways(chain: Chain, reading: Reading) -> list[Way]:
-    """A chain as one way, or, if a condition with OR says how it is joined, as one for each case."""
+    """A chain as one rule, or, if a join condition contains OR, as one for each case."""
     places = [
         i for i, leaf in enumerate(chain.leaves) if isinstance(leaf, plan.Variable) and leaf.depth == reading.depth
     ]
@@ -260,7 +261,7 @@ def _reordered(chain: Chain, columns: Sequence[Sequence[int]], leaves: tuple[pla
 
 
 def _key(a: Expr, b: Expr, width: int) -> tuple[Expr, ColumnRef] | None:
-    """What a join compares, the variable's first: a column of it, and one of the edges."""
+    """The columns that a join compares: one of the variable, and one of the edges."""
     for mine, other in ((a, b), (b, a)):
         ours = isinstance(mine, ColumnRef) and mine.index < width
         if ours and isinstance(other, ColumnRef) and other.index >= width:
@@ -269,7 +270,7 @@ def _key(a: Expr, b: Expr, width: int) -> tuple[Expr, ColumnRef] | None:
 
 
 def _as_key(condition: Expr, width: int) -> tuple[Expr, ColumnRef] | None:
-    """The same for a condition that a join would test the same way: floats are compared otherwise than codes."""
+    """The same for a condition that a join would test the same way: floats are compared differently from codes."""
     if not isinstance(condition, Call) or condition.op != "eq":
         return None
     a, b = condition.args
@@ -294,7 +295,7 @@ def _way(chain: Chain, width: int, twice: bool) -> Way:
     keys = [_key(a, b, width) for a, b in chain.joined]
     mine, theirs = next(key for key in keys if key is not None)
     at = mine.index  # type: ignore[attr-defined]
-    # what is joined on is the edges' as well
+    # join columns belong to the edges as well
     same: dict[int, Expr] = {c: ColumnRef(t, c) for c, t in enumerate(t for leaf in chain.leaves for t in leaf.types)}
     same[at] = theirs
     conditions = [e.remap(same) for e in chain.conditions]
@@ -322,7 +323,7 @@ def _way(chain: Chain, width: int, twice: bool) -> Way:
 
 
 def _together(chain: Chain, width: int, near: int) -> tuple[plan.Node, Chain, int]:
-    """All leaves but the first as one node, joined on what they must have in common; the leaf of `near` first."""
+    """All leaves but the first as one node, joined on their common columns; the leaf of `near` first."""
     if len(chain.leaves) == 2:
         return chain.leaves[1], chain, near
     spans = chain.spans()
@@ -356,8 +357,8 @@ def _columns_of(a: Expr, b: Expr) -> frozenset[int] | None:
 
 
 def _folded(expr: Expr, joined: Expr) -> Expr:
-    """`CASE WHEN a = b THEN a ELSE b END` is b, and `CASE WHEN a = a THEN x ...` is x where a is not NULL, as what is
-    joined on is not.
+    """`CASE WHEN a = b THEN a ELSE b END` is b, and `CASE WHEN a = a THEN x ...` is x if a is not NULL, which join
+    columns are not.
     """
     if isinstance(expr, Call) and expr.op == "case" and len(expr.args) == 3:
         test, then, other = expr.args
@@ -372,7 +373,7 @@ def _folded(expr: Expr, joined: Expr) -> Expr:
 
 @of_node
 def never_negative(node: plan.Node) -> Generator[plan.Node, bool, bool]:
-    """Whether no row of a plan can be taken away more often than it is there.
+    """Whether no row of a plan can have a negative multiplicity.
 
     >>> from everview.types import INT
     >>> table = plan.Table(0, (INT,))

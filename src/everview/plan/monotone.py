@@ -1,34 +1,34 @@
-"""Which loops are monotone, and can be kept as trees, or as histories, instead of rounds.
+"""Recognises monotone loops, which can be maintained as trees or histories instead of rounds.
 
-A loop is, if its body is the least (or largest) value for each key, or the distinct rows, of a union of
+A loop is monotone if its body is the least (or largest) value for each key, or the distinct rows, of a union of
 
-    starts   what does not read the loop's variable; what the loop begins with is one of them, or nothing
+    starts   what does not read the loop's variable; the loop's initial rows are one of them, or empty
     rules    the variable joined with edges (anything that does not read it) on its *node* column, which becomes a
              column of the edges; the *value* becomes itself, itself plus a weight, or the worse of itself and a
-             weight; all other columns stay: they are the *question*. One of them may be a *state*: a rule is for one
-             constant of it, and makes another, as an automaton does that walks along
+             weight; all other columns are unchanged: they are the *query*. One of them may be a *state*: a rule applies
+             to one constant of it and produces another, like the transition of an automaton
 
-Then every round's rows are no worse than the last's, the loop comes to rest at the least fixed point, whatever the
-order of the work, and that is what a `Frontier` keeps. Why each condition is needed:
+Then every round's rows are no worse than the last's, and the loop converges to the least fixed point in any order of
+evaluation, which is what a `Frontier` maintains. Why each condition is needed:
 
-- *What it begins with.* A loop that begins with more than its starts may rest higher: nodes on a cycle, told that they
-  are reached, go on telling each other.
-- *Values never get better along an edge* (under "least": never smaller). Weights are looked at when they come: the
-  operator is right with negative ones, only slow. Constants are looked at here.
-- *Conditions* on a value may only be such that what passes, passes too when it is better (`dist < 5` under "least").
-  Conditions on edges alone belong to the edges.
-- *No multiplicity is ever negative* in starts and edges, or rows of different origins could cancel each other.
+- *Initial rows.* A loop that begins with more than its starts may converge to something larger: nodes on a cycle that
+  are initially reached keep each other reached.
+- *Values never improve along an edge* (under "least": never get smaller). Weights are checked at run time: the
+  operator is correct with negative ones, only slow. Constants are checked here.
+- *Conditions* on a value must be such that a better value passes whenever a worse one does (`dist < 5` under "least").
+  Conditions on edges alone become part of the edges.
+- *Multiplicities are never negative* in starts and edges, or rows of different origins could cancel each other.
 - *No NULL* among values: it is neither better nor worse. NULL joins nothing, so edges from NULL are left out.
-- *Nothing that can fail* is moved to where it is computed for edges that no path leads to.
+- *Nothing that can fail* is moved to where it is computed for edges that no path reaches.
 
-Whatever is not recognised stays a loop: `recognised` gives the reason.
+Anything that is not recognised stays a loop: `recognised` returns the reason.
 
-*Lean loops* (`plan.LeanLoop`) of this form are kept as histories, values after each round. Then rounds may be counted,
-and values may be added up instead of the best being taken: round by round there is nothing to prove about that. And a
-join that looks vertices up, by node and question, tells the loop which ones to say (`_asking`).
+*Lean loops* (`plan.LeanLoop`) of this form are maintained as histories, the values after each round. Then rounds may be
+limited, and values may be summed instead of taking the best: round by round this needs no proof. A join that looks up
+vertices, by node and query, restricts the loop's output to those (`_asking`).
 
-*Pairs.* Where such a join asks a search from one node for the least sum of weights to another, nothing else of the
-search is needed: it is kept as two halves, from both ends (`everview.kernels.frontier.pairs`), lean or not.
+*Pairs.* If such a join needs only the least sum of weights from one node to another, the search is maintained as two
+halves, from both ends (`everview.kernels.frontier.pairs`), lean or not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
-from everview.plan.deep import Staged, settled
+from everview.plan.deep_recursion import Staged, settled
 from everview.plan.frontier import Along, Frontier, Rule
 from everview.plan.keys import unique_columns
 from everview.plan.loop_ways import MOST_DEPTH, MOST_WAYS, NotMonotone, Reading, Way, never_negative
@@ -50,7 +50,7 @@ from everview.plan.substitute import over_inputs
 from everview.types import BOOL, INTERNED
 
 ORDERED = frozenset({"int", "bool", "date", "timestamp", "decimal"})
-"""Kinds of values of which `greatest` and `least` go by the codes."""
+"""Kinds of values whose codes are ordered like `greatest` and `least`."""
 
 SELECTED = ("min", "max", "sum")
 
@@ -62,7 +62,7 @@ _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 @dataclass(frozen=True)
 class LoopDecision:
-    """How a loop is kept, and why."""
+    """How a loop is maintained, and why."""
 
     strategy: str
     why: str
@@ -74,8 +74,8 @@ class LoopDecision:
 def as_trees(
     node: plan.Node, arranged: Container[plan.Node] = (), refused: str | None = None, *, whole: bool = False
 ) -> tuple[plan.Node, list[LoopDecision]]:
-    """The same rows with monotone loops kept as trees, and what was done with each loop. `refused`: why none shall be;
-    `whole`: no half searches for pairs.
+    """The same rows with monotone loops maintained as trees, and the decision for each loop. `refused`: why none should
+    be; `whole`: no half searches for pairs.
 
     >>> from everview.types import INT
     >>> edge, start = plan.Table(0, (INT, INT)), plan.Table(1, (INT,))
@@ -100,7 +100,7 @@ class _Rewriting:
         self.rewritten = Staged(lambda n: settled(self._node(n)), lambda n: id(n) in self.done or n in self.arranged)
 
     def node(self, node: plan.Node) -> plan.Node:
-        """The node rewritten, once."""
+        """Rewrite a node, once."""
         if id(node) not in self.done:
             self.kept.append(node)
             self.done[id(node)] = node if node in self.arranged else self.rewritten(node)
@@ -131,8 +131,8 @@ class _Rewriting:
 
 
 def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, inside: bool = False) -> Frontier:
-    """What a loop's result is as a `Frontier`; NotMonotone says why it is none. Of a `LeanLoop` it is one in lean form:
-    histories of values after each round, so that rounds may be counted, and values be added up.
+    """A loop's result as a `Frontier`; raises NotMonotone with the reason if it is not one. A `LeanLoop` becomes one in
+    lean form: histories of values after each round, so that rounds may be limited and values summed.
     """
     loop = result.loop
     lean = isinstance(loop, plan.LeanLoop)
@@ -149,7 +149,7 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, 
     starts = [_ordered(s, selection.columns) for s in parts.starts]
     initial = _initial(loop, starts, selection, parts.keeps)
     if parts.keeps and loop.initials[0] is not None and loop.initials[0] not in starts:
-        starts.append(loop.initials[0])  # what goes round as it is stays
+        starts.append(loop.initials[0])  # what is passed on unchanged stays
     ways = parts.ways
     if not ways or not starts:
         raise NotMonotone("it has no start, or nothing that goes further")
@@ -183,15 +183,15 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, 
         raise NotMonotone("histories have no states")
     rounds = loop.max_rounds
     if rounds is not None and loop.initials[0] is None:
-        rounds -= 1  # the first round of a loop that begins with nothing only says its starts
+        rounds -= 1  # the first round of a loop without initial rows only yields its starts
     more = {"rounds": rounds, "initial": initial, "budget": loop.budget, "purse": loop.purse}
     return replace(found, lean=True, total=selection.total, **more)  # type: ignore[arg-type]
 
 
 def _asking(join: plan.Join, whole: bool, arranged: Container[plan.Node]) -> tuple[plan.Join, Frontier] | None:
-    """A join that looks vertices of a loop up, by node and question, with a `Frontier` that says only those; and the
-    `Frontier`. None if it is no such join: only lean loops can say a part, and those whose questions are pairs of nodes
-    (unless their searches shall be `whole`).
+    """A join that looks up vertices of a loop by node and query, with a `Frontier` that outputs only those; and the
+    `Frontier`. None if it is not such a join: only lean loops can output a part, and those whose queries are pairs of
+    nodes (unless their searches should be `whole`).
     """
     sides = (
         (join.left, join.left_keys, join.right, join.right_keys),
@@ -227,8 +227,8 @@ def _asking(join: plan.Join, whole: bool, arranged: Container[plan.Node]) -> tup
 
 
 def _of_pairs(found: Frontier) -> bool:
-    """Whether questions are searches from one node each, for the least sum of weights: then a pair of nodes is all that
-    there is to a question, and it can be searched from both ends.
+    """Whether each query is a search from one node for the least sum of weights: then a query is a pair of nodes and
+    can be searched from both ends.
     """
     plain = found.value is not None and not found.largest and not found.total and found.rounds is None
     if not plain or len(found.question) != 1 or len(found.rules) != 1:
@@ -238,7 +238,7 @@ def _of_pairs(found: Frontier) -> bool:
 
 
 def _asks_from(start: plan.Node, asking: plan.Node, source: int) -> bool:
-    """Whether a search starts, with nothing, from every node in a column of those who ask, under its own name."""
+    """Whether a search starts, with nothing, from every node in a column of the requests, under its own name."""
     while isinstance(start, plan.Threshold) and start.kind == "distinct":
         start = start.child
     if not isinstance(start, plan.Project) or len(start.exprs) != 3:
@@ -261,8 +261,8 @@ def _asks_from(start: plan.Node, asking: plan.Node, source: int) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a body selects from: column c of the variable is column `columns[c]` of `union`; `value` is that column of
-    the variable which is the least or largest, if there is one.
+    """What a body selects from: column c of the variable is column `columns[c]` of `union`; `value` is the column of
+    the variable that is minimised or maximised, if there is one.
     """
 
     union: plan.Node
@@ -300,7 +300,7 @@ def selection_of(body: plan.Node) -> Selection:
 
 @dataclass
 class _Parts:
-    """What a body selects from: the starts, the ways round, and whether the variable itself is among it."""
+    """What a body selects from: the starts, the rules, and whether the variable itself is among it."""
 
     starts: list[plan.Node]
     ways: list[Way]
@@ -327,7 +327,7 @@ def _parts(loop: plan.Loop, selection: Selection, arranged: Container[plan.Node]
 
 
 def _start(starts: Sequence[plan.Node], selection: Selection) -> plan.Node:
-    """The starts together."""
+    """The union of the starts."""
     value = selection.value
     if value is not None and any(_bare(s).types[value].nullable for s in starts):
         raise NotMonotone("what it starts with may be NULL")
@@ -335,7 +335,7 @@ def _start(starts: Sequence[plan.Node], selection: Selection) -> plan.Node:
 
 
 def _sets(starts: Sequence[plan.Node], arranged: Container[plan.Node]) -> list[plan.Node]:
-    """The starts, of which unions are not made distinct before columns of them are chosen: the least is selected."""
+    """The starts, without making unions distinct before projecting them: the least is selected anyway."""
 
     def bare(node: plan.Node) -> plan.Node:
         if node in arranged or not isinstance(node, plan.Threshold) or node.kind != "distinct":
@@ -371,8 +371,8 @@ def _bare(node: plan.Node) -> plan.Node:
 
 
 def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: Selection, keeps: bool) -> plan.Node | None:
-    """What the loop begins with, if it is not what it starts from: only where values are added up may that be.
-    Whatever it is, it is a start if the variable goes round as it is (`keeps`).
+    """The loop's initial rows, if they differ from its starts, which is allowed only where values are summed. They are
+    always a start if the variable is passed on unchanged (`keeps`).
     """
     initial = loop.initials[0]
     if selection.total:
@@ -392,11 +392,11 @@ def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: Selection,
 
 
 def _once(way: Way, start: plan.Node, ways: Sequence[Way], selection: Selection) -> Way:
-    """A way that joins the variable with itself, where joining it with what it starts from says the same.
+    """A rule that joins the variable with itself, if joining it with what it starts from is equivalent.
 
-    path o path, of paths that begin as S and grow by edges E, are all the words S (E | S)*, and so is path o S. That
-    needs both ends to be the variable's columns, and what is made of values to be associative, without conditions: a
-    part of a path may pass where the whole does not.
+    Composing paths that begin as S and grow by edges E yields all words S (E | S)*, and so does path o S. This requires
+    both ends to be the variable's columns, and the operation on values to be associative, without conditions: a part of
+    a path may pass where the whole does not.
     """
     reason = "it is joined with itself"
     tested = {c for each in ways for condition in each.conditions for c in condition.columns() if c < each.width}
@@ -423,7 +423,7 @@ def _once(way: Way, start: plan.Node, ways: Sequence[Way], selection: Selection)
 
 
 def _makes(way: Way, value: int) -> str | None:
-    """What a way makes of a value, as far as two of them one after the other are concerned."""
+    """The operation of a rule on values, as far as composition is concerned."""
     output = way.outputs[value]
     if _is_column(output, value):
         return "same"
@@ -433,7 +433,7 @@ def _makes(way: Way, value: int) -> str | None:
 
 
 def _rule(way: Way, selection: Selection, node: int, edges: list[plan.Node]) -> Rule:
-    """The rule for one way; its edges are put into `edges`, if they are not there."""
+    """The rule for one way; its edges are added to `edges` if necessary."""
     states = _states(way, selection, node)
     far = _of_edges(way, way.outputs[node], "where an edge leads")
     value = selection.value
@@ -464,8 +464,8 @@ def _rule(way: Way, selection: Selection, node: int, edges: list[plan.Node]) -> 
 
 
 def _states(way: Way, selection: Selection, node: int) -> tuple[int, int, int] | None:
-    """(column, from, to) if a way leads from one state to another: a column that is neither the node nor the value is
-    one constant before, and another after. All other such columns stay.
+    """(column, from, to) if a rule leads from one state to another: a column that is neither the node nor the value is
+    one constant before, and another after. All other such columns are unchanged.
     """
     found: list[tuple[int, int, int]] = []
     for c, output in enumerate(way.outputs):
@@ -492,7 +492,7 @@ def _states(way: Way, selection: Selection, node: int) -> tuple[int, int, int] |
 
 
 def _tests(way: Way, column: int, value: int) -> Expr | None:
-    """The condition of a way that a column is a constant."""
+    """The condition of a rule that a column is a constant."""
     for e in way.conditions:
         tested = isinstance(e, Call) and e.op == "eq" and _is_column(e.args[0], column)
         if tested and isinstance(e.args[1], Literal) and e.args[1].value == value:  # type: ignore[attr-defined]
@@ -510,7 +510,7 @@ def _of_edges(way: Way, expr: Expr, what: str) -> Expr:
 
 
 def _along(way: Way, selection: Selection, value: int) -> tuple[Along, Expr | None]:
-    """What an edge makes of a value, and with what."""
+    """The operation of an edge on a value, and its operand."""
     output = way.outputs[value]
     if _is_column(output, value):
         return "same", None
@@ -544,8 +544,8 @@ def _along(way: Way, selection: Selection, value: int) -> tuple[Along, Expr | No
 
 
 def _shares(way: Way, output: Expr, value: int) -> tuple[Expr, tuple[int, int]] | None:
-    """(weight, fraction) if an expression is the fraction of a value, divided by a weight, to the nearest: (value * 2n
-    + weight * d) // (weight * 2d) for n / d.
+    """(weight, fraction) if an expression is the fraction of a value divided by a weight, rounded to the nearest:
+    (value * 2n + weight * d) // (weight * 2d) for n / d.
     """
     above, below = _factors(output, "floordiv"), None
     if above is None or not isinstance(above[0], Call) or above[0].op != "add":
@@ -580,7 +580,7 @@ def _sort_out(
     most_in: list[int],
     most_out: list[int],
 ) -> None:
-    """Put a condition where it belongs: to the edges, or to the bounds of values that are passed on or taken."""
+    """Assign a condition to the edges, or to the bounds of values that are propagated or accepted."""
     if condition.columns() and all(c >= way.width for c in condition.columns()):
         conditions.append(_of_edges(way, condition, "a condition"))
         return
@@ -609,7 +609,7 @@ def _sort_out(
 
 
 def _bound(condition: Call, largest: bool) -> tuple[Expr, int] | None:
-    """What is bounded on its worse side by an integer, and the worst that passes."""
+    """The expression that is bounded on its worse side by an integer, and the worst value that passes."""
     if condition.op not in _TURNED or len(condition.args) != 2:
         return None
     a, b = condition.args
@@ -632,7 +632,8 @@ def _refuses_null(conditions: Sequence[Expr], weight: Expr) -> bool:
 def _place(
     way: Way, far: Expr, weight: Expr | None, along: Along, conditions: list[Expr], edges: list[plan.Node]
 ) -> tuple[int, int, int, int | None, int]:
-    """(number of the edges' input, near, far, weight, constant): the edges as they are, or what is needed of them."""
+    """(number of the edges' input, near, far, weight, constant): the edges as they are, or the columns needed of
+    them."""
     constant = 0
     if isinstance(weight, Literal):
         constant = float_code(weight.value) if along == "add float" else weight.value

@@ -1,21 +1,21 @@
-"""Joins of many inputs: which are worth doing at once, and as what.
+"""Joins of many inputs: which to evaluate at once, and how.
 
-A tree of joins, with filters and column choices between them, is one *natural join*: its leaves are relations, and
-columns that must be equal are one variable. Three ways to keep it up to date:
+A tree of joins, with filters and projections between them, is one *natural join*: its leaves are relations, and columns
+that must be equal are one variable. There are three ways to maintain it:
 
-    binary    join by join, as the tree says: every intermediate result is kept, arranged
+    binary    join by join, as in the tree: every intermediate result is arranged
     delta     from a change in any relation, look up the others, one after the other: no intermediate state
     wco       the same, one variable at a time, each bound by the relation that has the fewest values for it, so that
-              the work is bounded by the largest output such relations could have: cyclic patterns never blow up
+              the work is bounded by the largest possible output of such relations, even for cyclic patterns
 
-`rewrite` finds such trees in a plan and makes `MultiJoin`s of those that the choice asks for. Left to itself it takes
+`rewrite` finds such trees in a plan and turns those that the choice selects into `MultiJoin`s. By default it takes
 
     wco       for *cyclic* joins (the triangle is the smallest), except where a key makes the intermediate results small
               anyway, as the keys of a star of tables do
-    delta     for three inputs or more if every index that takes is there already: then nothing new is kept
+    delta     for three inputs or more if all required indexes exist: then no new state is needed
     binary    for everything else
 
-`planned` also says what was chosen and why.
+`planned` also returns the choice and its reason.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from everview.expr.functions import call, conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
-from everview.plan.deep import Staged, drive, settled
+from everview.plan.deep_recursion import Staged, drive, settled
 from everview.plan.keys import unique_columns
 from everview.plan.substitute import over_inputs
 
 Choice = Literal["binary", "delta", "wco", "best", "rounds", "whole", "frugal", "verbatim"]
-"""How a view is kept: its joins, all in one way or ("best") as is cheapest for what is known now, which is decided
-before a plan comes here (`everview.optimiser`); or ("rounds") its loops as loops, even those that could be kept as
-trees (`everview.plan.monotone`), or ("whole") as trees also where halves would do; or ("frugal") so that shards send
-each other less (`everview.plan.frugal`); or ("verbatim") as it is written: no rewrites, loops as loops, joins binary.
+"""How a view is maintained. All joins in one way or ("best") by estimated cost, which is decided before
+(`everview.optimiser`). Or ("rounds") its loops as loops, even those that could be trees (`everview.plan.monotone`), or
+("whole") as trees also where halves would do. Or ("frugal") so that shards send each other less
+(`everview.plan.pre_aggregation`). Or ("verbatim") as written: no rewrites, loops as loops, joins binary.
 """
 Joined = Literal["binary", "delta", "wco"]
 AtOnce = Literal["delta", "wco"]
@@ -45,23 +45,24 @@ Test = tuple[str, plan.Operand, plan.Operand]
 CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds", "whole", "frugal", "verbatim")
 
 ASKED = "you asked for it"
-"""Why joins are kept as `db.view` is told."""
+"""The reason for a plan that `db.view` requested."""
 
 ORDERED_CODES = frozenset({"int", "bool", "date", "timestamp"})
-"""Kinds whose values compare as their codes do."""
+"""Kinds whose values compare like their codes."""
 
 _SWAPPED = {"gt": "lt", "ge": "le"}
 
 MOST_FOR_DELTA = 16
-"""Inputs up to which delta is thought of by itself: to find out which indexes it needs takes the cube of them."""
+"""Maximum number of inputs for which delta is considered by default: determining the indexes it needs takes cubic
+time."""
 
 MOST_AT_ONCE = 128
-"""Inputs of a join at once. A larger one is joined binary, and its parts are looked at: they double with each
-`c.join(c)`.
+"""Maximum number of inputs of a join at once. A larger one is joined binary, and its parts are considered: they double
+with each `c.join(c)`.
 """
 
 Indexed = Callable[[plan.MultiJoin], bool]
-"""Whether every index that a join at once needs is there already."""
+"""Whether every index that a join at once needs exists."""
 
 
 def _never(node: plan.MultiJoin) -> bool:
@@ -70,7 +71,7 @@ def _never(node: plan.MultiJoin) -> bool:
 
 @dataclass(frozen=True)
 class Decision:
-    """How a tree of joins is kept, and why."""
+    """How a tree of joins is maintained, and why."""
 
     inputs: int
     strategy: Joined
@@ -86,7 +87,7 @@ def rewrite(
     arranged: Container[plan.Node] = (),
     indexed: Indexed = _never,
 ) -> plan.Node:
-    """The same rows with trees of joins done at once, where `choice` (None: what the shape and `indexed` say) says so.
+    """The same rows with trees of joins evaluated at once, if `choice` (None: the shape and `indexed`) selects it.
 
     >>> from everview.types import INT
     >>> e = plan.Table(0, (INT, INT))
@@ -106,7 +107,7 @@ def planned(
     arranged: Container[plan.Node] = (),
     indexed: Indexed = _never,
 ) -> tuple[plan.Node, list[Decision]]:
-    """What `rewrite` gives, and what it does with each join of three inputs or more.
+    """The result of `rewrite`, and the decision for each join of three inputs or more.
 
     >>> from everview.types import INT
     >>> e, f, g = (plan.Table(i, (INT, INT)) for i in range(3))
@@ -124,14 +125,14 @@ def planned(
 
 
 def check_choice(choice: Any) -> None:
-    """Refuse what is no way to join."""
+    """Refuse an invalid choice."""
     if choice is not None and choice not in CHOICES:
         raise PlanError("E_PLAN", f"there is no plan {choice!r}", did_you_mean(str(choice), CHOICES))
 
 
 @dataclass
 class _Tree:
-    """A tree of joins: leaves, output columns and conditions, columns being numbered over all leaves."""
+    """A tree of joins: leaves, output columns and conditions, with columns numbered over all leaves."""
 
     leaves: list[plan.Node]
     columns: list[int]
@@ -160,7 +161,7 @@ class _Rewriting:
         self.binary: set[int] = set()  # ids of joins inside a tree that was decided to be binary
 
     def node(self, node: plan.Node) -> plan.Node:
-        """The node rewritten, once; what is kept already stays as it is known."""
+        """Rewrite a node, once; installed nodes are unchanged."""
         if id(node) not in self.done:
             self.done[id(node)] = node if node in self.arranged else self.rewritten(node)
         return self.done[id(node)]
@@ -175,7 +176,7 @@ class _Rewriting:
         return over_inputs(node, self.node)
 
     def _tree(self, node: plan.Node) -> Generator[plan.Node, _Tree, _Tree]:
-        """The tree of joins that ends here; a single leaf if there is none."""
+        """The tree of joins rooted here; a single leaf if there is none."""
         alone = _Tree([node], list(range(len(node.types))), [], [])
         if node in self.arranged:
             return alone
@@ -206,7 +207,7 @@ class _Rewriting:
         return shape.multi_join(leaves, node.types, decision.strategy)
 
     def _decided(self, node: plan.Node, shape: NaturalJoin) -> Decision:
-        """A part of a binary tree is never delta by itself: what it gives must be arranged for the rest anyway."""
+        """A part of a binary tree is never delta by itself: its result must be arranged for the rest anyway."""
         inputs = len(shape.tree.leaves)
         if self.choice is not None:
             return Decision(inputs, self.choice, ASKED)
@@ -224,8 +225,8 @@ class _Rewriting:
 def natural_joins(
     node: plan.Node, arranged: Container[plan.Node] = (), *, unfold: bool = False
 ) -> list[tuple[plan.Node, NaturalJoin]]:
-    """The trees of three inputs or more in a plan outside loops, the outermost first, and where each ends; `unfold`:
-    joins at once are taken for trees, too.
+    """The trees of three inputs or more in a plan outside loops, outermost first, with their roots; `unfold`: joins at
+    once count as trees, too.
 
     >>> from everview.types import INT
     >>> e = plan.Table(0, (INT, INT))
@@ -253,7 +254,7 @@ def natural_joins(
 
 
 def _joining(node: plan.Node, arranged: Container[plan.Node]) -> set[int]:
-    """The ids of the nodes between a tree of joins and its leaves, its own included."""
+    """The ids of the nodes between a tree of joins and its leaves, including its root."""
     found, todo = {id(node)}, [node]
     while todo:
         for child in todo.pop().children():
@@ -275,7 +276,7 @@ def _paired(node: plan.Join, left: _Tree, right: _Tree) -> _Tree:
 
 
 def _unfolded(node: plan.MultiJoin) -> _Tree:
-    """A join at once as a tree that says the same; what it tests for NULL is never equal there."""
+    """A join at once as an equivalent tree; variables tested for NULL never match there."""
     tree = _Tree(list(node.inputs), [], [], [])
     first: dict[int, int] = {}
     for offset, of in zip(tree.offsets(), node.variables, strict=False):
@@ -298,8 +299,8 @@ def _moved(expr: Expr, places: Mapping[int, int]) -> Expr:
 
 
 class NaturalJoin:
-    """A tree of joins by its variables: classes of equal columns, those that somebody reads numbered in order.
-    `of_leaf` has the variable of every column of every leaf, -1 for those that nobody reads.
+    """A tree of joins by its variables: classes of equal columns, of which those that are read are numbered in order.
+    `of_leaf` has the variable of every column of every leaf, -1 for those that are not read.
     """
 
     def __init__(self, tree: _Tree) -> None:
@@ -365,7 +366,7 @@ class NaturalJoin:
         return plan.MultiJoin(tuple(inputs), tuple(variables), columns, tuple(tests), strategy), rest
 
     def variable(self, column: int) -> int:
-        """The variable of a column, columns being numbered over all leaves."""
+        """The variable of a column, with columns numbered over all leaves."""
         return self.variables[self.find(column)]
 
     def _types(self, inputs: Sequence[plan.Node], variables: Sequence[tuple[int, ...]]) -> plan.Types:
@@ -380,7 +381,7 @@ class NaturalJoin:
         return sum(v in of for of in variables) > 1
 
     def _test(self, condition: Expr, types: plan.Types) -> Test | None:
-        """The condition as a test of codes, if it is one."""
+        """The condition as a test of codes, if possible."""
         if not isinstance(condition, Call) or condition.op not in ("lt", "le", "gt", "ge", "ne"):
             return None
         a, b = (self._operand(arg, types) for arg in condition.args)
@@ -399,7 +400,7 @@ class NaturalJoin:
 
 
 def each_once(of: Sequence[int], leaf: plan.Node) -> tuple[tuple[int, ...], list[Expr]]:
-    """Variables that stand twice in one leaf: once, and the equality as a test of the leaf."""
+    """Variables that occur twice in one leaf: once, and the equality as a test of the leaf."""
     once: list[int] = []
     tests: list[Expr] = []
     for c, v in enumerate(of):
@@ -413,7 +414,7 @@ def each_once(of: Sequence[int], leaf: plan.Node) -> tuple[tuple[int, ...], list
 
 
 def _core(sets: Sequence[set[int]]) -> list[int]:
-    """What is left of a join when ears are taken off until none remains; nothing if it is acyclic (GYO).
+    """What is left of a join after removing ears until none remains; empty if it is acyclic (GYO).
 
     >>> _core([{0, 1}, {1, 2}, {0, 2}, {2, 3}]), _core([{0, 1}, {1, 2}, {2, 3}])
     ([0, 1, 2], [])

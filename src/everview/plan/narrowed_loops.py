@@ -1,20 +1,21 @@
-"""Conditions on a loop's result, tested where the loop starts: of all paths, only those from one node are computed.
+"""Pushes conditions on a loop's result into the loop: of all paths, only those from one node are computed.
 
     path(src, dst)   edges, or a path and an edge after it        all pairs, of which
-    WHERE src = 3                                                 those of one node are asked for
+    WHERE src = 3                                                 only those of one node are needed
 
-Every path has the `src` of the path it was made from: the column *goes around unchanged*. So a row with src = 3 needs
-only rows with src = 3, in every round, and nothing is lost if the others are never made: what does not read the loop's
-variable is filtered, and what the loop begins with. This is what magic sets do for questions with constants, where the
-constants stay the same all around; the Datalog of `db.register` has them for all others.
+Every path has the `src` of the path it was derived from: the column *is passed on unchanged*. A row with src = 3
+therefore depends only on rows with src = 3, in every round, and the others need not be computed: the filter is applied
+to what does not read the loop's variable, and to the initial rows. This is what magic sets do for queries with
+constants that stay the same in every round; the Datalog of `db.register` handles all others.
 
 A column of a node *follows* a column of the variable if the node's rows with a value there depend only on the
 variable's rows with that value in theirs. Columns of the variable follow themselves; projections, filters, unions,
-`distinct` and keys of reductions pass that on; a column of a join does on its own side, and, as a key, on the other.
-What does not read the variable follows everything. A column of the body that follows itself goes around unchanged.
+`distinct` and keys of reductions preserve this; a column of a join follows on its own side, and, as a key, on the
+other. What does not read the variable follows everything. A column of the body that follows itself is passed on
+unchanged.
 
-The condition must not be able to fail: rows of a round that is passed over later would be asked, too. Only loops that
-nothing else in the plan reads are narrowed, and none that is kept already: sharing is worth more.
+The condition must not be able to fail, since it would see intermediate rows that are discarded later. Only loops that
+nothing else in the plan reads are narrowed, and none that is installed already: sharing is worth more.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from everview.expr.functions import conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
-from everview.plan.deep import Staged, settled
+from everview.plan.deep_recursion import Staged, settled
 from everview.plan.monotone import TOTAL
 from everview.plan.substitute import over_inputs
 
@@ -34,11 +35,11 @@ Follows = frozenset[tuple[int, int]]
 """Columns of a node, each with the column of the loop's variable that it follows."""
 
 MOST_NODES = 200
-"""Bodies of more nodes are left as they are: they are walked recursively."""
+"""Maximum number of nodes of a body, which is walked recursively."""
 
 
 def narrowed(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
-    """The same rows, without what loops compute only for a condition to leave out; the very node if there is nothing.
+    """The same rows, without computing what a condition discards after the loop; the same node if nothing changes.
 
     >>> from everview.expr.functions import call
     >>> from everview.types import INT
@@ -65,7 +66,7 @@ class _Rewriting:
         self.rewritten = Staged(lambda n: settled(self._node(n)), lambda n: id(n) in self.done or n in self.arranged)
 
     def node(self, node: plan.Node) -> plan.Node:
-        """The node rewritten, once; what is kept already stays as it is known."""
+        """Rewrite a node, once; installed nodes are unchanged."""
         if id(node) not in self.done:
             self.kept.append(node)
             self.done[id(node)] = node if node in self.arranged else self.rewritten(node)
@@ -76,7 +77,7 @@ class _Rewriting:
         return over_inputs(node if found is None else found, self.node)
 
     def _into_loop(self, top: plan.Filter) -> plan.Node | None:
-        """The conditions of filters on top of each other, as far as they can be, in the loop below them."""
+        """Push the conditions of consecutive filters, as far as possible, into the loop below them."""
         conditions: list[Expr] = []
         below: plan.Node = top
         while isinstance(below, plan.Filter) and below not in self.arranged:
@@ -94,7 +95,7 @@ class _Rewriting:
 
 
 def _readers(node: plan.Node) -> dict[int, int]:
-    """How many nodes read each."""
+    """The number of readers of each node."""
     found: dict[int, int] = {}
     for one in node.walk():
         for child in one.children():
@@ -108,7 +109,7 @@ def _is_total(condition: Expr) -> bool:
 
 
 def unchanged(loop: plan.Loop) -> set[int]:
-    """The columns of a loop of one variable that go around unchanged."""
+    """The columns of a loop of one variable that are passed on unchanged."""
     ordered = loop.queued or loop.priority is not None
     if len(loop.bodies) != 1 or (ordered and loop.max_rounds is not None):
         return set()
@@ -119,7 +120,7 @@ def unchanged(loop: plan.Loop) -> set[int]:
 
 
 def _reads(node: plan.Node, depth: int) -> bool:
-    """Whether a node reads the variable of the loop of that depth around it."""
+    """Whether a node reads the variable of the enclosing loop at that depth."""
     return (depth, 0) in free_variables(node)
 
 
@@ -142,8 +143,8 @@ def _follows(node: plan.Node, depth: int) -> Follows:
 
 
 def _joined(node: plan.Join, depth: int) -> Follows:
-    """A column of a join tells one of its side's, and its key's partner on the other side: each side that reads the
-    variable must follow it in one that is told.
+    """A column of a join determines one of its own side, and its key's partner on the other side: each side that reads
+    the variable must follow it in a determined one.
     """
     width = len(node.left.types)
     sides = [_follows(side, depth) if _reads(side, depth) else None for side in (node.left, node.right)]
@@ -171,14 +172,15 @@ def _restricted(loop: plan.Loop, conditions: list[Expr]) -> plan.Loop:
 
 
 class _Starting:
-    """The rows of a body that meet a condition, which the variable's rows do: what does not read it is filtered."""
+    """The rows of a body that satisfy a condition, given that the variable's rows do: what does not read it is
+    filtered."""
 
     def __init__(self, depth: int, met: Expr) -> None:
         self.depth = depth
         self.met = met
 
     def node(self, node: plan.Node, condition: Expr) -> plan.Node:
-        """The rows of a node that meet a condition on its columns."""
+        """The rows of a node that satisfy a condition on its columns."""
         if not _reads(node, self.depth):
             return plan.Filter(node, condition)
         if isinstance(node, plan.Variable):

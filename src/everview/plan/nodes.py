@@ -1,8 +1,7 @@
-"""The logical plan: what is to be computed, as immutable nodes.
+"""The logical plan as immutable nodes.
 
 A node is a bag (multiset) of rows. Columns are positions; names belong to `everview.language.collection`. Nodes are
-compared and hashed by structure, so equal sub-plans, however they were written, are built once and shared by all
-views.
+compared and hashed by structure, so equal sub-plans, however they were written, are built once and shared by all views.
 
 A loop is `Loop` (the bodies of one or more mutually recursive variables) read through `LoopResult`. Inside a body,
 `Variable(depth, index)` is the loop's own variable; `depth` counts enclosing loops from 1, so the same loop written
@@ -24,7 +23,7 @@ Types = tuple[DataType, ...]
 
 
 def keys_first(keys: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """All columns of a node, the key columns in front.
+    """All columns of a node, the key columns first.
 
     >>> keys_first((2, 0), 4)
     (2, 0, 1, 3)
@@ -36,7 +35,7 @@ _KINDS = count()
 
 
 class Node:
-    """Any plan node; `types` are its columns' types (kept once known: shared sub-plans would ask again and again)."""
+    """Any plan node; `types` are its columns' types (cached, because sub-plans are shared)."""
 
     @property
     def types(self) -> Types:
@@ -70,13 +69,13 @@ class Node:
 
     @cached_property
     def kinds(self) -> frozenset[type[Node]]:
-        """The kinds of nodes that it is made of."""
+        """The kinds of nodes in it."""
         return frozenset(type(node) for node in self.walk())
 
     @cached_property
     def _hash(self) -> int:
         todo: list[Node] = [self]
-        while todo:  # no recursion: plans can be deep
+        while todo:  # iterative, because plans can be deep
             node = todo[-1]
             missing = [c for c in node.children() if "_hash" not in c.__dict__]
             if missing:
@@ -98,8 +97,8 @@ class Node:
         return next(_KINDS)
 
     def __eq__(self, other: object) -> bool:
-        """By structure. Nodes once found equal are of one kind from then on: comparing shared sub-plans wherever they
-        are read would take exponentially long.
+        """Structural equality. Nodes found equal are recorded as one class: comparing shared sub-plans at every
+        occurrence would take exponential time.
         """
         if self is other:
             return True
@@ -121,19 +120,19 @@ class Node:
         return True
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only the fields travel: hashes of texts differ from process to process."""
+        """Only the fields are pickled: hashes of texts differ between processes."""
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 def _types_below(node: Node) -> Types:
-    """The types of what a node only passes on; no recursion: there may be thousands on top of each other."""
+    """The types passed through a chain of nodes; iterative, because there may be thousands."""
     while isinstance(node, (Filter, Negate, Guard, Threshold, TopK)) and "types" not in node.__dict__:
         node = node.child
     return node.types
 
 
 def _pairs_inside(a: Node, b: Node) -> list[tuple[Node, Node]] | None:
-    """The nodes inside two nodes that must be equal for these to be; None if they differ in anything else."""
+    """The inner nodes of two nodes that must be equal for these to be; None if they differ otherwise."""
     if type(a) is not type(b) or a._hash != b._hash:
         return None
     found: list[tuple[Node, Node]] = []
@@ -164,7 +163,7 @@ class Table(Node):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Node):
-    """Rows that are written down and never change."""
+    """Literal rows, which never change."""
 
     rows: tuple[tuple[Any, ...], ...]
     columns: Types
@@ -175,7 +174,7 @@ class Constant(Node):
 
 
 ONE_ROW = Constant(((1,),), (INT,))
-"""For what has a value without any rows: `SELECT 1`, and `count(*)` of nothing."""
+"""For what has a value without any rows: `SELECT 1`, and `count(*)` of an empty relation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +203,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, eq=False)
 class FlatMap(Node):
-    """Each row becomes the rows (tuples) that the Python function gives for its values."""
+    """Each row becomes the rows (tuples) that the Python function returns for its values."""
 
     child: Node
     function: Callable[..., Any]
@@ -228,8 +227,8 @@ class Negate(Node):
 
 @dataclass(frozen=True, eq=False)
 class Guard(Node):
-    """The same rows, none of which may be there more than `most` times: a step that would bring that about is refused,
-    in the name of a constraint. The rows of a constraint that holds.
+    """The same rows, none of which may occur more than `most` times: a step that would violate this is refused, on
+    behalf of a constraint.
     """
 
     child: Node
@@ -313,8 +312,8 @@ AggregateKind = Literal["count", "sum", "avg", "min", "max", "count_distinct"]
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate over column `column` (None: count rows); NULLs are passed over; over no values it is NULL, a count
-    is 0.
+    """One aggregate over column `column` (None: count rows); NULLs are ignored; over no values it is NULL, a count is
+    0.
     """
 
     kind: AggregateKind
@@ -324,9 +323,7 @@ class Aggregate:
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Node):
-    """One row per group: the key columns, then the aggregates. No keys: one group, which exists only while it has
-    rows.
-    """
+    """One row per group: the key columns, then the aggregates. No keys: one group, present only while it has rows."""
 
     child: Node
     keys: tuple[int, ...]
@@ -341,7 +338,7 @@ class Reduce(Node):
 @dataclass(frozen=True, eq=False)
 class TopK(Node):
     """Rows `offset` to `offset + limit` of each group in the given order (ties broken by the remaining columns, so the
-    answer is unique).
+    result is unique).
 
     `order` holds (column, descending). NULLs sort last, ascending or descending. Multiplicities count.
     """
@@ -359,7 +356,7 @@ class TopK(Node):
 
 @dataclass(frozen=True, eq=False)
 class PythonReduce(Node):
-    """Any reduction in Python: `function(key, [(row, count), ...])` gives the group's output rows; the key columns
+    """Any reduction in Python: `function(key, [(row, count), ...])` returns the group's output rows; the key columns
     come first.
     """
 
@@ -389,12 +386,12 @@ class Variable(Node):
 
 @dataclass(frozen=True, eq=False)
 class Loop(Node):
-    """Fixed point of mutually recursive variables: variable i starts as `initials[i]` (None: empty) and is `bodies[i]`
-    of the round before after that.
+    """Fixed point of mutually recursive variables: variable i starts as `initials[i]` (None: empty) and then is
+    `bodies[i]` of the previous round.
 
     `priority` (an int expression over variable 0's columns, or None) delays rows of `initials[0]`: small priorities
-    converge before larger ones come in. In a `queued` loop (of one variable) rows that the body makes wait too.
-    `max_rounds` bounds the applications of the bodies; at the limit the loop fails ("error") or gives what it has
+    converge before larger ones enter. In a `queued` loop (of one variable) rows produced by the body wait too.
+    `max_rounds` bounds the applications of the bodies; at the limit the loop fails ("error") or returns what it has
     ("stop").
     """
 
@@ -413,9 +410,8 @@ class Loop(Node):
 
 @dataclass(frozen=True, eq=False)
 class LeanLoop(Loop):
-    """A loop of which little memory is wanted: where its form allows it, it is kept as histories instead of rounds (see
-    `everview.plan.monotone`). `budget` is the most bytes that all loops with the same `purse` may take, if there is a
-    limit.
+    """A loop that should use little memory: if its form allows it, it is maintained as histories instead of rounds (see
+    `everview.plan.monotone`). `budget` is the limit in bytes for all loops with the same `purse`, if any.
     """
 
     budget: int | None = None

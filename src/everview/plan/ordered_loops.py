@@ -1,17 +1,18 @@
-"""Loops that cannot be kept as trees, with small values first: the order of their work, chosen from what they do.
+"""Evaluation order of loops that cannot be maintained as trees: small values first.
 
-A loop inside another one, and every loop on shards, runs in rounds. Where it keeps the least of values that edges pass
-on (`everview.plan.monotone` says so), the order of the work does not change the answer, but the work:
+A loop inside another one, and every loop on shards, runs in rounds. If it keeps the least of values that edges
+propagate (as decided by `everview.plan.monotone`), the order of the work does not change the result, but the amount of
+work:
 
-    labels that spread unchanged     *prioritized*: a label enters by its number of bits. Those that are likely to win
-                                     have spread before the others start, and most nodes never hear of one that loses
-    sums along edges                 *queued*: eight places in the queue for each doubling of the sum, so that a node
-                                     waits for those that may still make it nearer (Meyer and Sanders' delta-stepping)
+    labels that spread unchanged     *prioritised*: a label enters by its number of bits. Those that are likely to win
+                                     have spread before the others start, and most nodes never receive a losing one
+    sums along edges                 *queued*: eight queue positions for each doubling of the sum, so that a node waits
+                                     for those that may still bring it nearer (Meyer and Sanders' delta-stepping)
 
-That is what the graph library asks for where it knows it (`priority=`, `queued=True`); here it is seen. Rows enter by
-priority where they *start*. So the starts become one collection that the loop begins with, wherever the body has them.
+The graph library requests this explicitly (`priority=`, `queued=True`); here it is inferred. Rows enter by priority
+where they *start*. The starts are therefore collected into the loop's initial rows, wherever the body has them.
 
-Only integers have such an order, and a loop that says its own priority, or counts its rounds, keeps what it says.
+Only integers have such an order. A loop with an explicit priority, or a limit on rounds, is not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.plan.loop_ways import NotMonotone, Reading
 from everview.plan.monotone import LoopDecision, recognised, selection_of
-from everview.plan.rewrites.walking import everywhere
+from everview.plan.rewrites.traversal import everywhere
 from everview.plan.substitute import substituted
 from everview.types import FLOAT, INT
 
@@ -33,7 +34,7 @@ from everview.types import FLOAT, INT
 def small_first(
     node: plan.Node, arranged: Container[plan.Node] = (), *, sharded: bool = False
 ) -> tuple[plan.Node, list[LoopDecision]]:
-    """The same rows, with loops inside others (on shards, all loops) in a good order; and what was done.
+    """The same rows, with inner loops (on shards, all loops) in a good order; and what was done.
 
     >>> edge, inside = plan.Table(0, (INT, INT)), plan.Variable(1, 0, (INT, INT))
     >>> known = plan.Variable(2, 0, (INT, INT))
@@ -88,7 +89,7 @@ def _ordered(result: plan.LoopResult) -> tuple[plan.Loop, LoopDecision] | None:
 
 
 def _started(loop: plan.Loop) -> plan.Loop:
-    """The loop, beginning with what it starts from, which stands in its body as one collection."""
+    """The loop with its starts as initial rows, which occur in its body as one collection."""
     selection = selection_of(loop.bodies[0])
     reading = Reading(loop.depth)
     parts = list(reading.parts(selection.union))
@@ -99,7 +100,7 @@ def _started(loop: plan.Loop) -> plan.Loop:
     if initial is not None and in_order and starts == [initial]:
         return loop
     together = starts[0] if len(starts) == 1 else plan.Union(tuple(starts))
-    if initial is not None and in_order and initial not in starts:  # it goes round as it is, so it stays
+    if initial is not None and in_order and initial not in starts:  # it is passed on unchanged, so it stays
         together = plan.Union((together, initial)) if starts else initial
     if not in_order:
         return loop if initial is not None else _from(loop, together, selection.columns)
@@ -112,7 +113,7 @@ def _from(loop: plan.Loop, start: plan.Node, columns: tuple[int, ...]) -> plan.L
 
 
 def bits(label: Expr) -> Expr:
-    """Classes of doubling sizes, as many as there are bits; what is negative comes first."""
+    """Classes of doubling sizes, as many as there are bits; negative values come first."""
     grown = call("add", call("cast_float", label), Literal(FLOAT, 1.0))
     return _where_positive(label, call("cast_int", call("floor", call("log2", grown))))
 

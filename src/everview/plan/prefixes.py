@@ -1,15 +1,15 @@
-"""The first rows by a text: found by its first bytes, so that a change does not sort its whole group.
+"""Top-k by text: candidates are found by the first bytes, so that a change does not sort its whole group.
 
 Codes of texts do not sort like texts, and the compiled top-k sorts codes. But the first 31 bytes of a text and its
-length, in four ints, do sort like it, unless two texts are longer and begin alike. So
+length, in four ints, do sort like it, unless two texts are longer and share that prefix. So
 
     TopK(rows) by s  =  TopK(candidates) by s
     candidates       =  short rows of T  +  all rows that begin like a long one of T
     T                =  the first offset + limit rows by those ints, which is compiled
 
-Among rows whose ints differ, T is right. So what is wrong with T can only be which rows it has of those that begin like
-its last row, and `candidates` has them all. They are few if texts differ in their first 31 bytes; then sorting them
-in Python costs nothing. A numeric is approximated by a double in the same way, and counts as long.
+T is correct among rows whose ints differ. It can only be wrong about which rows it has of those that share the prefix
+of its last row, and `candidates` has them all. They are few if texts differ in their first 31 bytes; then sorting them
+in Python is cheap. A numeric is approximated by a double in the same way, and counts as long.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import joins, nodes
 from everview.types import BOOL, FLOAT, INT, INTERNED, STR
 
-WORDS = 4
-"""Ints that stand for the beginning of a text."""
+PREFIX_WORDS = 4
+"""Number of ints that represent the prefix of a text."""
 
-_LONG = 32
-"""What the last byte of the last int is for texts of more than 31 bytes."""
+_LONGER_TEXT = 32
+"""The last byte of the last int for texts of more than 31 bytes."""
 
 
 def candidates(node: nodes.TopK) -> nodes.Node | None:
-    """Some of the child's rows, among which the first ones are; None if this is not for such an order."""
+    """Some of the child's rows, which include the first ones; None if the order does not qualify."""
     types = node.child.types
     kinds = {types[c].kind for c, _ in node.order} & INTERNED
     if not kinds or not kinds <= {"str", "numeric"}:
@@ -37,7 +37,7 @@ def candidates(node: nodes.TopK) -> nodes.Node | None:
     row = [ColumnRef(t, i) for i, t in enumerate(types)]
     made, order, open_ended = list[Expr](row), list[tuple[int, bool]](), Literal(BOOL, False)
     like: list[Expr] = []
-    """the beginnings up to the first one that is long: who has the same may come before or after"""
+    """the prefixes up to the first long one: rows with the same ones may come before or after"""
     seen_long: Expr = open_ended
     for column, down in node.order:
         parts, long = _beginning(row[column])
@@ -66,17 +66,15 @@ def _zero(part: Expr) -> Expr:
 
 
 def _beginning(column: ColumnRef) -> tuple[list[tuple[Expr, bool]], Expr]:
-    """What sorts like a column, as far as it goes: expressions, and whether each falls if the column does. Also whether
-    there is more of it.
-    """
+    """Expressions that sort like a column's prefix, whether each is descending, and whether the column has more."""
     parts: list[tuple[Expr, bool]] = []
     if column.type.nullable:
         parts.append((functions.cast(call("is_null", column), INT), False))  # NULLs are last, whatever the order
     if column.type.kind == "str":
         some = call("if_null", column, Literal(STR, "")) if column.type.nullable else column
-        words = [call("text_word", some, Literal(INT, i)) for i in range(WORDS)]
+        words = [call("text_word", some, Literal(INT, i)) for i in range(PREFIX_WORDS)]
         last = call("band", words[-1], Literal(INT, 255))
-        return [*parts, *((w, True) for w in words)], call("eq", last, Literal(INT, _LONG))
+        return [*parts, *((w, True) for w in words)], call("eq", last, Literal(INT, _LONGER_TEXT))
     if column.type.kind == "numeric":
         some = joins.null_safe(column)[-1]
         return [*parts, (joins.canonical(functions.cast(some, FLOAT)), True)], Literal(BOOL, True)

@@ -1,27 +1,27 @@
-"""Provenance as a column: a monotone plan, rewritten so that every row carries the expression of its derivations.
+"""Provenance as a column: rewrites a monotone plan so that every row carries the expression of its derivations.
 
-The *provenance* of a row of a view is a Boolean expression over rows of tables: it is true in exactly those worlds
-(what the tables could hold, of what they hold) in which the row is there (liu-2016, section 3.3). A plan that is
-monotone (`everview.plan.worlds`) is rewritten node by node into one with a column more:
+The *provenance* of a row of a view is a Boolean expression over rows of tables. It is true in exactly those worlds
+(subsets of the tables' rows) in which the row exists (liu-2016, section 3.3). A monotone plan (`everview.plan.worlds`)
+is rewritten node by node into one with an additional column:
 
-    table           each row has a variable of its own (`Labelled`)
+    table           each row has its own variable (`Labelled`)
     constants       true
-    select, where   what the row had
+    select, where   unchanged
     join            both: AND
     union           all rows of both
     distinct        of equal rows, one of them: OR (`Disjunction`)
     loop            its variables have the column, its bodies are rewritten, and end with a distinct
 
-Kind "bdd" keeps the whole expression. It can be large: that of reachability in a dense graph is exponential. So an
-expression has a budget of nodes; one that would have more is *too large*, and so is whatever is made of it, until the
-rows are read: then the row is an error, or has its lazy provenance, as was asked (`beyond`).
+Kind "bdd" keeps the whole expression. It can be large: for reachability in a dense graph it is exponential. An
+expression therefore has a budget of nodes. One that would exceed it is *too large*, and so is everything derived from
+it, until the rows are read: then the row is an error, or has its lazy provenance, as configured (`beyond`).
 
-Kind "lazy" keeps one derivation for each row, the first: of the least number of rounds of loops, then of the least
-code. It is a conjunction, always small, and goes when one of its rows goes; then the next takes its place. A column
-with the rounds goes along, which makes the choice well-founded: a derivation is chosen from rows with fewer rounds.
+Kind "lazy" keeps one derivation for each row, the first: with the fewest loop rounds, then the least code. It is a
+conjunction, always small, and is replaced by the next when one of its rows is deleted. An additional column holds the
+rounds, which makes the choice well-founded: a derivation is chosen from rows with fewer rounds.
 
 Hazard: expressions that are too large must stay so in a loop. What grows can become smaller again (x or not x), so that
-a row would be too large in every second round and the loop would never end; a loop's body is therefore given its own
+a row would be too large in every second round and the loop would never end. A loop's body is therefore given its own
 rows that are too large (`_Rewriting.loop`).
 """
 
@@ -35,7 +35,7 @@ from typing import Literal
 from everview.errors import PlanError
 from everview.expr import nodes as expr
 from everview.plan import nodes as plan
-from everview.plan.deep import drive
+from everview.plan.deep_recursion import drive
 from everview.plan.worlds import offence
 from everview.types import BOOL, INT
 
@@ -44,23 +44,23 @@ Beyond = Literal["error", "lazy"]
 Order = Literal["depth-first", "arrival"]
 
 TRUE, TOO_LARGE = 1, 2
-"""Codes of the expression that is true, and of one that would have too many nodes (`kernels.provenance.nodes`)."""
+"""Codes of the true expression, and of one that is too large (`kernels.provenance.nodes`)."""
 
 MOST_NODES = 1000
-"""Nodes of an expression, if nothing else is said."""
+"""Default node budget of an expression."""
 
 MOST_TABLES = 1 << 19
-"""Tables that can have variables: each has some labels for its own (`kernels.provenance.labels`)."""
+"""Maximum number of tables with variables: each has its own range of labels (`kernels.provenance.labels`)."""
 
 COLUMN = "provenance"
-"""What the column is called."""
+"""The name of the column."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What to keep: the kind, the most nodes of an expression, what becomes of a row whose expression has more, and the
-    order of variables. That is along a depth-first walk if a table's first two columns have the same type and may be
-    edges, or else the order in which rows come.
+    """Provenance options: the kind, the node budget of an expression, the treatment of rows that exceed it, and the
+    order of variables. The order is that of a depth-first walk if a table's first two columns have the same type and
+    may be edges, otherwise the order of arrival.
 
     >>> Provenance("bdd", nodes=50, beyond="lazy")
     Provenance(kind='bdd', nodes=50, beyond='lazy', order='depth-first')
@@ -74,8 +74,8 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class Labelled(plan.Node):
-    """Each distinct row with its label, the place of its variable in the order of all; `edges`: along a depth-first
-    walk of the edges that the first two columns are, else in the order in which rows come.
+    """Each distinct row with its label, the position of its variable in the global order; `edges`: along a depth-first
+    walk of the edges in the first two columns, else in order of arrival.
     """
 
     child: plan.Node
@@ -88,7 +88,7 @@ class Labelled(plan.Node):
 
 @dataclass(frozen=True, eq=False)
 class Disjunction(plan.Node):
-    """Of rows that are equal but for the last column, one, with the disjunction of their expressions, which may have
+    """Merges rows that are equal except for the last column, with the disjunction of their expressions, which may have
     `nodes` nodes.
     """
 
@@ -101,7 +101,7 @@ class Disjunction(plan.Node):
 
 
 def wanted(provenance: Provenance | Kind) -> Provenance:
-    """What was asked for, checked."""
+    """The options, checked."""
     found = Provenance(provenance) if isinstance(provenance, str) else provenance
     if not isinstance(found, Provenance) or found.kind not in ("lazy", "bdd"):
         raise PlanError(
@@ -121,7 +121,7 @@ def wanted(provenance: Provenance | Kind) -> Provenance:
 
 
 def with_provenance(node: plan.Node, provenance: Provenance) -> plan.Node:
-    """The plan with a column more; each distinct row once."""
+    """The plan with an additional column; each distinct row once."""
     if kept_in(node):
         raise refused("it reads a view that has provenance itself")
     if found := offence(node):
@@ -153,7 +153,7 @@ def table_of(node: Labelled) -> plan.Table:
 
 
 def refused(why: str) -> PlanError:
-    """The error of a view that cannot have provenance."""
+    """Return the error for a view that cannot have provenance."""
     return PlanError(
         "E_MONOTONE",
         f"provenance cannot be kept: {why}",
@@ -171,7 +171,7 @@ def _refs(types: plan.Types, start: int = 0) -> tuple[expr.Expr, ...]:
 
 
 class _Rewriting(ABC):
-    """One way to rewrite; `extra` columns stand behind those of every node, the expression last."""
+    """One kind of rewriting; `extra` columns follow those of every node, the expression last."""
 
     extra: int
 
@@ -197,25 +197,25 @@ class _Rewriting(ABC):
 
     @abstractmethod
     def one_of_equal(self, node: plan.Node) -> plan.Node:
-        """Of rows that are equal but for the extra columns, one."""
+        """One of the rows that are equal except for the extra columns."""
 
     @abstractmethod
     def beginning(self) -> tuple[expr.Expr, ...]:
-        """The columns before the expression for rows of tables."""
+        """The columns before the expression, for rows of tables."""
 
     @abstractmethod
     def joined(self, left: tuple[expr.Expr, ...], right: tuple[expr.Expr, ...]) -> tuple[expr.Expr, ...]:
         """The extra columns of a pair of rows."""
 
     def again(self, variable: plan.Variable) -> plan.Node:
-        """A loop's variable, as the next round sees it."""
+        """A loop's variable, as seen by the next round."""
         return variable
 
     def loop(self, body: plan.Node, variable: plan.Variable) -> plan.Node:
         """A loop's body."""
         return self.one_of_equal(body)
 
-    def _rewritten(self, node: plan.Node):  # type: ignore[no-untyped-def]  # a generator of everview.plan.deep
+    def _rewritten(self, node: plan.Node):  # type: ignore[no-untyped-def]  # a generator of everview.plan.deep_recursion
         width = len(node.types) if not isinstance(node, plan.Loop) else 0
         if isinstance(node, plan.Table):
             if node.id >= MOST_TABLES:
@@ -323,7 +323,7 @@ def _checked(node: plan.Node) -> plan.Node:
 
 
 def _either(full: plan.Node, lazy: plan.Node) -> plan.Node:
-    """The rows of both with the full expressions, but for those that are too large."""
+    """The rows of both with the full expressions, except for those that are too large."""
     *own, code = _refs(full.types)
     fits = expr.Call(BOOL, "ne", (code, expr.Literal(INT, TOO_LARGE)))
     ranked = plan.Union(

@@ -1,13 +1,15 @@
-"""Column pruning: what a join's result carries but nobody reads is dropped before it is arranged.
+"""Column pruning: columns of a join's result that are not read are dropped before it is arranged.
 
-Tables, reductions, loop variables and installed views keep all their columns: they are arranged as they are, and
-those arrangements are shared. Everything between them is narrowed to what is read above it.
+Tables, reductions, loop variables and installed views keep all their columns: they are arranged as they are, and those
+arrangements are shared. Everything between them is narrowed to what is read above it. A join directly below a reduction
+is narrowed too: another plan of the join (`everview.dataflow.plan_swap`) returns the columns of its node and carries
+each of them from its table to the end.
 
-A *wide* table is the exception. To index it once more, in another order, costs as much as the table itself; if joins
-read only a few of its columns by some key, and nobody has that index yet, an index of those columns is made instead:
-one for all joins of the plan that go by this key. Views that need no other columns share it.
+A *wide* table is the exception. Another index of it, in a different order, costs as much as the table itself. If joins
+read only a few of its columns by some key, and that index does not exist yet, an index of those columns is built
+instead: one for all joins of the plan that use this key. Views that need no other columns share it.
 
-Rows that are known to be distinct are not made distinct again.
+A `distinct` of rows that are known to be distinct is dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Protocol, TypeVar
 
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import nodes as plan
-from everview.plan.deep import drive, settled
+from everview.plan.deep_recursion import drive, settled
 from everview.plan.keys import unique_columns
 from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.windows import Window
@@ -31,14 +33,14 @@ _Asked = tuple[plan.Node, Kept]
 
 _Answer = TypeVar("_Answer")
 _Asking = Generator[_Asked, tuple[plan.Node, Kept], _Answer]
-"""A step of pruning, which yields what it asks of the nodes below (`everview.plan.deep`)."""
+"""A step of pruning, which yields its requests for the nodes below (`everview.plan.deep_recursion`)."""
 
 _Index = tuple[plan.Table, frozenset[int]]
 """A table and the columns it is joined by."""
 
 
 class Indexes(Protocol):
-    """What is arranged already."""
+    """The existing arrangements."""
 
     def served(self, node: plan.Node, keys: Kept) -> bool:
         """Whether a node is arranged by some columns."""
@@ -48,7 +50,7 @@ class Indexes(Protocol):
 
 
 class _All:
-    """As if everything were arranged in every order."""
+    """Behaves as if everything were arranged in every order."""
 
     def served(self, node: plan.Node, keys: Kept) -> bool:
         return True
@@ -58,10 +60,10 @@ class _All:
 
 
 WIDE = 8
-"""Columns from which a table is wide: below, sharing one index is worth more than what a narrow one saves."""
+"""Number of columns from which a table is wide: below, sharing one index is worth more than what a narrow one saves."""
 
 WIDER_BY = 2
-"""Joins read few columns of a table if that many times as many are there: two indexes of few cost one of all."""
+"""The ratio of all columns to those read from which an index is narrow: two narrow indexes cost one full one."""
 
 
 def prune(
@@ -70,8 +72,8 @@ def prune(
     indexes: Indexes = _All(),  # noqa: B008
     whole: dict[plan.Node, plan.Node] | None = None,
 ) -> plan.Node:
-    """The same rows, computed without columns that are not needed. `whole` is told which nodes of the plan have all
-    their columns still, and what they became: the same rows.
+    """The same rows, computed without unneeded columns. `whole` receives the nodes of the plan that still have all
+    their columns, and what they became.
 
     >>> from everview.types import INT
     >>> from everview.plan.explain import explain
@@ -112,9 +114,9 @@ class _Pruning:
         self.arranged = arranged
         self.indexes = indexes
         self.together = together
-        """What all joins of the plan read through an index."""
+        """The columns that all joins of the plan read through an index."""
         self.reads: dict[_Index, set[Kept]] = {}
-        """What each of them does."""
+        """The same for each of them."""
         self.done: dict[tuple[plan.Node, Kept], tuple[plan.Node, Kept]] = {}
 
     def all_of(self, node: plan.Node) -> plan.Node:
@@ -124,7 +126,7 @@ class _Pruning:
         return _take(found, kept, everything)
 
     def whole(self, node: plan.Node) -> _Asking[plan.Node]:
-        """The same, as a part of the answer for another."""
+        """The same, as a part of another result."""
         everything = tuple(range(len(node.types)))
         found, kept = yield node, everything
         return _take(found, kept, everything)
@@ -146,7 +148,7 @@ class _Pruning:
         if isinstance(node, plan.Negate):
             child, kept = yield node.child, needed
             return plan.Negate(child), kept
-        if isinstance(node, plan.Guard):  # two rows that differ in what nobody reads are still two
+        if isinstance(node, plan.Guard):  # two rows that differ in an unread column are still two
             everything = _everything(node)
             child, kept = yield node.child, everything
             return plan.Guard(_take(child, kept, everything), node.most, node.name), everything
@@ -158,7 +160,10 @@ class _Pruning:
             return plan.Union(tuple(inputs)), needed
         if isinstance(node, plan.Join):
             return (yield from self._join(node, needed))
-        return (yield from self._barrier(node)), _everything(node)
+        everything = _everything(node)
+        if needed != everything and node.children():  # one node for all readers, whatever they read of it
+            return (yield node, everything)
+        return (yield from self._barrier(node)), everything
 
     def _join(self, node: plan.Join, needed: Kept) -> _Asking[_Asked]:
         width = len(node.left.types)
@@ -182,8 +187,8 @@ class _Pruning:
         return _take(found, kept, wanted), wanted
 
     def _table(self, table: plan.Table, wanted: Kept, keys: Kept) -> tuple[plan.Node, Kept]:
-        """All of a table, or the columns that are read by these keys: as an index has them that is there, or as all
-        joins together need them.
+        """All of a table, or the columns that are read by these keys: from an existing index, or as all joins together
+        need them.
         """
         everything = tuple(range(len(table.types)))
         if self.indexes.served(table, keys):
@@ -200,10 +205,12 @@ class _Pruning:
         return _take(table, everything, wanted), wanted
 
     def _barrier(self, node: plan.Node) -> _Asking[plan.Node]:
-        """A node that reads all it names: prune what is below it."""
+        """A node that reads all it refers to: prune below it."""
         if isinstance(node, plan.Reduce):
             columns = _merged(node.keys, [a.column for a in node.aggregates if a.column is not None])
             child, kept = yield node.child, columns
+            if isinstance(child, (plan.Join, plan.Filter)):  # or other plans of the join carry them too
+                child, kept = _take(child, kept, columns), columns
             keys = tuple(kept.index(k) for k in node.keys)
             moved = tuple(
                 replace(a, column=None if a.column is None else kept.index(a.column)) for a in node.aggregates
@@ -247,7 +254,7 @@ def _merged(*columns: Sequence[int]) -> Kept:
 
 
 def _moved(exprs: tuple[Expr, ...], kept: Kept) -> tuple[Expr, ...]:
-    """Expressions over the original columns, over the kept ones instead."""
+    """Expressions over the original columns, remapped to the kept ones."""
     moved = []
     for expr in exprs:
         mapping: Mapping[int, Expr] = {

@@ -3,25 +3,25 @@
     path(X, Y, C) :- link(X, Y, C).        path(X, Z, C + D) :- link(X, Y, C), path(Y, Z, D).
     cheapest: of all paths from X to Z those with the least cost
 
-On a graph with cycles there is no end of paths, and nobody wants them: what is read of `path` is its least cost for
-each X and Z, and the paths that have it. Then a path that is not the best of its group may go at once, before anything
-is made of it: whatever it would lead to is worse than what the best leads to. So the loop's body is followed by "of
-every group the rows with the least value", all of them, ties included; deletions are right because the group's other
-rows stay in the operator's input. (liu-2016 §3.6, without its listing, which emits rows that are best twice.)
+In a graph with cycles there are infinitely many paths, which nobody needs: only the least cost for each X and Z is
+read, and the paths that have it. A path that is not the best of its group can be dropped at once, before anything is
+derived from it: whatever it leads to is worse than what the best leads to. The loop's body is therefore followed by "of
+every group the rows with the least value", ties included. Deletions are handled because the group's other rows stay in
+the operator's input. (liu-2016 §3.6, without its listing, which emits rows that are best twice.)
 
 Several aggregates of one loop are one selection: rows that are best for *any* of them stay. Separate loops would be
 wrong for a row that needs the best of one to be found by the other.
 
-When is it right? The loop is the distinct rows of a union of starts and rules, each rule linear. For each aggregate
-(*keys*, *value*, least or largest):
+Correctness: the loop must be the distinct rows of a union of starts and linear rules. For each aggregate (*keys*,
+*value*, least or largest):
 
 - a rule's keys depend on keys and on what is joined; its value is the value, plus something of the keys and of what is
   joined: what was worse stays worse, strictly, so every best row comes from best rows;
-- conditions and join keys read keys only, or are such that what is better passes when the worse does (`value < 9`);
-- numbers are exact: with rounding, a worse row might do as well in the end;
-- all that reads the loop reads it through one of the aggregates, or joined with one on its keys and value.
+- conditions and join keys read keys only, or let a better value pass whenever a worse one does (`value < 9`);
+- numbers are exact: with rounding, a worse row might end up as good;
+- all readers read the loop through one of the aggregates, or joined with one on its keys and value.
 
-NULL is in no order, so rows with NULL among keys or value all stay. What is not recognised stays as it is.
+NULL is unordered, so rows with NULL among keys or value all stay. What is not recognised is not changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXACT = frozenset({"int", "decimal"})
 """Kinds of values whose sums are exact."""
 
 PASSING = {"min": frozenset({"lt", "le"}), "max": frozenset({"gt", "ge"})}
-"""Comparisons of a value with a constant that the better passes when the worse does."""
+"""Comparisons of a value with a constant that a better value passes whenever a worse one does."""
 
 _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
@@ -56,7 +56,7 @@ class Best(NamedTuple):
 
 
 class _No(Exception):
-    """A loop is not one of which only the best rows are read."""
+    """Raised if more than the best rows of a loop are read."""
 
 
 def selected(node: plan.Node, installed: Container[plan.Node] = ()) -> tuple[plan.Node, list[LoopDecision]]:
@@ -72,7 +72,7 @@ def selected(node: plan.Node, installed: Container[plan.Node] = ()) -> tuple[pla
     >>> str(why[0])
     'loop: only the best rows, because nothing else of it is read than min by 2 columns'
     """
-    new: dict[plan.Node, plan.Node] = {n: n for n in _reached(node, installed) if n in installed}  # stay as they are
+    new: dict[plan.Node, plan.Node] = {n: n for n in _reached(node, installed) if n in installed}  # unchanged
     decisions = []
     found = readings(node, installed)
     for loop, bests in found.items():
@@ -83,7 +83,7 @@ def selected(node: plan.Node, installed: Container[plan.Node] = ()) -> tuple[pla
 
 
 def readings(node: plan.Node, installed: Container[plan.Node] = ()) -> dict[plan.Loop, tuple[Best, ...]]:
-    """The loops of a plan of which only the best rows are read, and what of them is."""
+    """The loops of a plan of which only the best rows are read, and which those are."""
     nodes = _reached(node, installed)
     own = postorder(node, skip=installed)
     results = {n for n in own if isinstance(n, plan.LoopResult) and not free_variables(n)}
@@ -99,8 +99,8 @@ def readings(node: plan.Node, installed: Container[plan.Node] = ()) -> dict[plan
 
 
 def _reached(node: plan.Node, installed: Container[plan.Node]) -> list[plan.Node]:
-    """The nodes of a plan down to those that are installed; of these, aggregates with all that they choose columns of,
-    because others may be joined with them. Nodes stand behind what they read.
+    """The nodes of a plan down to installed ones; of these, aggregates with everything they project, because others may
+    be joined with them. Nodes follow their inputs.
     """
     nodes = list(postorder(node, skip=installed))
     edge = [c for n in nodes for c in n.children() if c in installed]
@@ -114,7 +114,7 @@ def _reached(node: plan.Node, installed: Container[plan.Node]) -> list[plan.Node
 
 
 def narrowed(loop: plan.Loop, bests: tuple[Best, ...]) -> plan.Loop:
-    """The loop with only rows that are best in some way."""
+    """The loop restricted to rows that are best in some way."""
     (body,) = loop.bodies
     assert isinstance(body, plan.Threshold)
     width = len(body.types)
@@ -137,11 +137,11 @@ def _aggregate(best: Best, types: plan.Types) -> plan.Aggregate:
     return plan.Aggregate(kind, best.value, types[best.value])
 
 
-# who reads a loop, and how
+# readers of a loop
 
 
 def _readings(result: plan.LoopResult, root: plan.Node, nodes: list[plan.Node]) -> tuple[Best, ...]:
-    """All that is read of a loop."""
+    """All reads of a loop."""
     if root == result:
         raise _No
     views: dict[plan.Node, _View] = {result: _View(tuple(range(len(result.types))))}
@@ -168,7 +168,7 @@ def _readings(result: plan.LoopResult, root: plan.Node, nodes: list[plan.Node]) 
 
 @dataclass(frozen=True)
 class _View:
-    """Rows of a loop as somebody sees them: where each column comes from, and by which columns some were left out."""
+    """Rows of a loop as seen by a reader: the origin of each column, and the columns that were filtered by."""
 
     places: tuple[int, ...]
     by: frozenset[int] = frozenset()
@@ -178,7 +178,7 @@ class _View:
 
 
 def _best(node: plan.Reduce, aggregate: plan.Aggregate, view: _View) -> Best:
-    """What an aggregate reads; groups are whole, or left out as a whole."""
+    """What an aggregate reads; groups are complete, or filtered out completely."""
     keys = tuple(sorted({view.places[k] for k in node.keys}))
     if aggregate.kind not in ("min", "max") or aggregate.column is None or not view.by <= set(keys):
         raise _No
@@ -209,7 +209,7 @@ def _joined_back(
 def _aggregate_below(
     node: plan.Node, bests: Mapping[plan.Node, tuple[Best, ...]]
 ) -> tuple[plan.Node, list[int | None]] | None:
-    """The aggregate that a plan chooses columns of, and which they are."""
+    """The aggregate that a plan projects, and the selected columns."""
     columns: list[int | None] = list(range(len(node.types)))
     while isinstance(node, plan.Project):
         exprs = node.exprs
@@ -222,13 +222,13 @@ def _place(expr: Expr) -> int | None:
     return expr.index if isinstance(expr, ColumnRef) else None
 
 
-# what the loop does
+# the loop's rules
 
 
 @dataclass(frozen=True)
 class _Made:
-    """What a column is, in terms of the loop's variable: the columns that it depends on, and, if it is one of them plus
-    something, which, and what else that depends on.
+    """A column in terms of the loop's variable: the columns that it depends on, and, if it is one of them plus
+    something, which one, and what the rest depends on.
     """
 
     of: frozenset[int]
@@ -240,7 +240,7 @@ NOTHING = _Made(frozenset())
 
 
 def _check(loop: plan.Loop, bests: tuple[Best, ...]) -> None:
-    """Whether rows that are not best lead to none that are."""
+    """Whether only best rows lead to best rows."""
     if len(loop.bodies) != 1 or loop.priority is not None or loop.max_rounds is not None or loop.queued:
         raise _No
     (body,), (initial,) = loop.bodies, loop.initials
@@ -282,7 +282,7 @@ def _check_way(best: Best, columns: list[_Made], read: list[tuple[frozenset[int]
 
 
 def _lets_better_pass(condition: Expr, below: list[_Made], best: Best) -> bool:
-    """Whether a condition compares the value with a constant so that what is better passes too."""
+    """Whether a condition compares the value with a constant so that better values pass too."""
     if not isinstance(condition, Call) or len(condition.args) != 2:
         return False
     op, (a, b) = condition.op, condition.args

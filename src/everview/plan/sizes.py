@@ -1,14 +1,13 @@
-"""How many rows a plan has, roughly: known for what is arranged already, guessed from there upwards.
+"""Cardinality estimates: exact for what is arranged, estimated from there upwards.
 
-A join's size is a matter of how many rows have the same key. Of a sample of a table's rows, the part of pairs that
-agree in a column says just that: with p the chance that two rows agree, a row meets p times all rows. (1/p is the
-number of distinct values, if they are equally common.) Where there is no sample, ten rows share a key. An equality
-with a constant keeps a tenth, a range a third.
+The size of a join depends on how many rows share a key, which a sample of a table's rows shows: with p the probability
+that two rows agree, a row matches p times all rows. (1/p is the number of distinct values, if they are equally common.)
+Without a sample, ten rows are assumed to share a key. An equality with a constant keeps a tenth, a range a third.
 
-What a join costs is what it makes, and what must be arranged for it: nothing where an arrangement by its keys is there
-already, as a table's own often is.
+The cost of a join is its output, plus what must be arranged for it: nothing if an arrangement by its keys exists, as a
+table's own often does.
 
-These estimates only choose the order of joins, never an answer.
+These estimates only affect the order of joins, never a result.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from collections.abc import Callable, Sequence
 
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.deep import Staged
+from everview.plan.deep_recursion import Staged
 from everview.plan.keys import Keys, unique_columns
 
 Columns = tuple[plan.Node, set[int]]
 """Some columns of a node."""
 
 UNKNOWN = 1000.0
-"""Rows of what nothing is known about."""
+"""Assumed size of unknown relations."""
 
 _KEPT = {"eq": 0.1, "like": 0.1, "lt": 0.33, "le": 0.33, "gt": 0.33, "ge": 0.33, "is_null": 0.1}
 
 
 class Sizes:
-    """Estimates. `known` gives the rows of a node that is arranged, else None; `sample` some codes of a column of one;
-    `served` whether one is arranged by some columns.
+    """Estimates. `known` returns the rows of an arranged node, else None; `sample` some codes of a column of one;
+    `served` whether it is arranged by some columns.
 
     >>> from everview.types import INT
     >>> t, u = plan.Table(0, (INT, INT)), plan.Table(1, (INT, INT), key=(0,))
@@ -57,7 +56,7 @@ class Sizes:
         self._keys: dict[plan.Node, Keys] = {}
 
     def rows(self, node: plan.Node) -> float:
-        """About how many rows a node has."""
+        """The estimated number of rows of a node."""
         if node not in self._made:
             self._made[node] = self._counted(node)
         return self._made[node]
@@ -71,7 +70,7 @@ class Sizes:
         values = self.values(right, keys)
         if partner is not None and not self.unique(right, keys):
             if self.unique(*partner):
-                values = self.values(*partner)  # every row on the right has a partner among those
+                values = self.values(*partner)  # every row on the right has a match among those
             elif len(keys) > 1:
                 values = min(values, self.values(*partner))  # several columns go together, more than values() knows
         return left * self.rows(right) / max(values, 1.0)
@@ -81,14 +80,14 @@ class Sizes:
         return 0.0 if self.served(node, keys) else self.rows(node)
 
     def values(self, node: plan.Node, columns: set[int]) -> float:
-        """About how many values some columns of a node have, before filters: those that a partner may have."""
+        """The estimated number of distinct values of some columns of a node, before filters."""
         below, at = _below(node, columns)
         rows = self.rows(below)
         if len(at) < len(columns):
             return max(rows / 10.0, 1.0)
         if self._identify(below, set(at.values())):
             return rows
-        # columns of one key often go together: each further one counts less
+        # columns of one key are often correlated: each further one counts less
         several = sorted((self._distinct(below, c, rows) for c in set(at.values())), reverse=True)
         return min(float(math.prod(n ** (0.5**i) for i, n in enumerate(several))), rows)
 
@@ -133,7 +132,8 @@ class Sizes:
 
 
 def distinct_values(sample: Counter[int], rows: float) -> float:
-    """About how many values a column of so many rows has, by how often those of a sample are equal; a tenth, without.
+    """The estimated number of distinct values of a column, from how often values of a sample are equal; a tenth of the
+    rows, without a sample.
 
     >>> distinct_values(Counter({1: 50, 2: 50}), 1000) < 2.1, distinct_values(Counter(range(100)), 1000)
     (True, 1000)
@@ -146,7 +146,7 @@ def distinct_values(sample: Counter[int], rows: float) -> float:
 
 
 def _below(node: plan.Node, columns: set[int]) -> tuple[plan.Node, dict[int, int]]:
-    """What is below a node's filters and projections, and where columns are there, as far as they are columns."""
+    """The input of a node's filters and projections, and the columns there, as far as they are plain columns."""
     at = {c: c for c in columns}
     while isinstance(node, (plan.Filter, plan.Project)):
         if isinstance(node, plan.Project):
@@ -157,7 +157,7 @@ def _below(node: plan.Node, columns: set[int]) -> tuple[plan.Node, dict[int, int
 
 
 def kept(predicate: Expr) -> float:
-    """The part of the rows that a condition keeps."""
+    """The fraction of rows that a condition keeps."""
     if isinstance(predicate, Literal):
         return 1.0 if predicate.value else 0.0
     if not isinstance(predicate, Call):

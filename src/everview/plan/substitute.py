@@ -1,4 +1,4 @@
-"""A plan with some of its nodes replaced by others."""
+"""Replaces nodes of a plan."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from everview.plan.deep import drive
+from everview.plan.deep_recursion import drive
 from everview.plan.nodes import Node
 
 
 def over_inputs(node: Node, rewritten: Callable[[Node], Node]) -> Node:
-    """The same node over rewritten inputs; the very node if none of them changed.
+    """The same node over rewritten inputs; the identical node if none of them changed.
 
     >>> from everview.plan.nodes import Negate, Table
     >>> from everview.types import INT
@@ -31,7 +31,7 @@ def over_inputs(node: Node, rewritten: Callable[[Node], Node]) -> Node:
 
 
 def substituted(node: Node, new: Mapping[Node, Node]) -> Node:
-    """The same plan over other nodes; what reads none of those that are replaced stays the very node.
+    """The same plan over other nodes; parts that read none of the replaced nodes stay identical.
 
     >>> from everview.plan.nodes import Negate, Table, Union
     >>> from everview.types import INT

@@ -1,8 +1,9 @@
-"""Filters on row numbers as top-k: `row_number() OVER (PARTITION BY k ORDER BY t DESC) = 1` is the last row of each k.
+"""Turns filters on row numbers into top-k: `row_number() OVER (PARTITION BY k ORDER BY t DESC) = 1` is the last row of
+each k.
 
-A window computes every partition that changes again, whole. If only its first rows are looked at, and the window says
-nothing but row numbers, it is enough to keep those first rows, which a `TopK` does from a sorted index; they are
-numbered afterwards.
+A window recomputes every changed partition as a whole. If only its first rows are read, and the window only computes
+row numbers, it is enough to maintain those first rows, which a `TopK` does from a sorted index; they are numbered
+afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from everview.plan.windows import Window
 
 
 def first_rows(node: Filter) -> Node:
-    """The same rows; if the filter keeps the first of every partition, those only are numbered."""
+    """The same rows; if the filter keeps the first of every partition, only those are numbered."""
     bounds = [b for b in map(_bound, _parts(node.predicate)) if b is not None]
     for column, most in bounds:
         made = _limited(node.child, column, most)
@@ -30,7 +31,7 @@ def _parts(expr: Expr) -> list[Expr]:
 
 
 def _bound(expr: Expr) -> tuple[int, int] | None:
-    """The column that is at most some number, and that number."""
+    """The column that has an upper bound, and that bound."""
     if not isinstance(expr, Call) or expr.op not in ("eq", "le", "lt", "ge", "gt"):
         return None
     column, number, op = expr.args[0], expr.args[1], expr.op
@@ -44,9 +45,9 @@ def _bound(expr: Expr) -> tuple[int, int] | None:
 
 
 def _limited(node: Node, column: int, most: int) -> Node | None:
-    """The plan with only the first rows numbered, if the column is the number of a row."""
+    """The plan with only the first rows numbered, if the column is a row number."""
     if isinstance(node, Filter):
-        return None  # it would be asked about fewer rows
+        return None  # it would see fewer rows
     if isinstance(node, Project):
         expr = node.exprs[column]
         below = _limited(node.child, expr.index, most) if isinstance(expr, ColumnRef) else None

@@ -1,16 +1,16 @@
-"""Whose code runs: the Python functions in a catalogue, and who has given them.
+"""Trust: which Python functions in a catalog may be run.
 
-Everything else in a directory is data (`everview.plan.frozen`); a function is code, and so is the pickle that it is
-kept as. It is only unpickled if somebody answers for it:
+Everything else in a directory is data (`everview.plan.serialisation`); a function is code, and so is the pickle that it
+is stored as. It is only unpickled if one of these holds:
 
 - this process has written that very pickle itself, or
-- the program has given a function of that name: `everview.connect(..., functions=[f, g])`; then that one runs, or
+- the program supplied a function of that name: `everview.connect(..., functions=[f, g])`; then that one runs, or
 - its main module defines, at its top level, a function of that name with the same code; then that one runs, or
-- it says that it trusts whoever wrote the directory: `trust=True`.
+- the program trusts the writer of the directory: `trust=True`.
 
-Else it is `Missing`: known by its name and by a hash of its code, and in place of the function in plans. State that was
+Otherwise it is `Missing`: known by its name and a hash of its code, and a placeholder for the function in plans. State
 computed with it can be read; the first step that would call it is refused. A program that declares its views again
-gives their functions again by that (`Functions.give`).
+thereby supplies their functions (`Functions.give`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from everview.errors import InputError, StoreError
 Function = Callable[..., Any]
 
 _written: set[bytes] = set()
-"""Hashes of the pickles that this process has made."""
+"""Hashes of the pickles created by this process."""
 
 LAMBDA = "<lambda>"
 
 
 def name_of(function: Function) -> str:
-    """What a function is called, in its module.
+    """The qualified name of a function in its module.
 
     >>> name_of(len), name_of(print)
     ('len', 'print')
@@ -42,19 +42,19 @@ def name_of(function: Function) -> str:
 
 
 def defined(name: str, module: str) -> Function | None:
-    """The function that this program's main module defines by that name at its top level."""
+    """The function of that name at the top level of the program's main module."""
     found = vars(sys.modules["__main__"]).get(name) if module == "__main__" else None
     return found if isinstance(found, types.FunctionType) and found.__module__ == "__main__" else None
 
 
 def wrote(code: bytes) -> None:
-    """This process has pickled a function."""
+    """Record a pickle created by this process."""
     _written.add(hashlib.sha256(code).digest())
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What a program lets a directory run: what it has given, or `everything`."""
+    """What a program allows a directory to run: what it has supplied, or `everything`."""
 
     everything: bool = False
     given: Mapping[str, Function] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Trust:
 
     @classmethod
     def of(cls, trust: Any, functions: Any, where: str) -> Trust:
-        """What the options of `everview.connect` say.
+        """From the options of `everview.connect`.
 
         >>> Trust.of(False, [len], "here").given
         {'len': <built-in function len>}
@@ -85,7 +85,7 @@ class Trust:
         return self.everything or hashlib.sha256(code).digest() in _written
 
     def find(self, name: str) -> Function | None:
-        """The function that was given by this name; lambdas have none."""
+        """The supplied function of this name; lambdas have none."""
         last = name.rpartition(".")[2]
         return None if last == LAMBDA else self.given.get(name) or self.given.get(last)
 
@@ -95,11 +95,11 @@ EVERYBODY = Trust(everything=True)
 
 
 class Missing:
-    """A function that nobody has given yet."""
+    """A function that has not been supplied."""
 
     def __init__(self, name: str, called: str, module: str, meaning: str) -> None:
         self.__qualname__ = name
-        if called:  # not everything that can be called has a name
+        if called:  # not every callable has a name
             self.__name__ = called
         self.module = module
         self.meaning = meaning
@@ -115,7 +115,7 @@ class Missing:
 
 
 def untrusted(where: str, missing: Iterable[Missing]) -> StoreError:
-    """The error for functions that nobody has given."""
+    """Return the error for functions that were not supplied."""
     names = ", ".join(sorted({repr(m) for m in missing}))
     return StoreError(
         "E_TRUST",
@@ -127,7 +127,7 @@ def untrusted(where: str, missing: Iterable[Missing]) -> StoreError:
 
 
 def old_format(where: str) -> StoreError:
-    """The error for catalogues that are pickles."""
+    """Return the error for catalogs in the pickle format."""
     return StoreError(
         "E_FORMAT",
         f"{where} was written by an older Everview, whose catalogue is code that would be run",

@@ -1,11 +1,11 @@
 """Window functions in plans: every row of a partition with further columns, computed from the rows around it.
 
-A window splits rows by its keys, sorts each partition, and gives each row one more column per call. Nothing is lost
-and nothing merged, so the node's columns are its child's and then the calls'. A change recomputes the partitions it
-touches, whole, and says what differs.
+A window partitions rows by its keys, sorts each partition, and adds one column per call. No row is lost or merged, so
+the node's columns are its child's and then the calls'. A change recomputes the partitions it touches and outputs the
+differences.
 
-Rows that the order leaves tied are *peers*. What depends on the order among peers (row_number, ROWS frames) goes by
-the remaining columns, so that the answer is always the same.
+Rows that are tied in the order are *peers*. What depends on the order among peers (row_number, ROWS frames) is decided
+by the remaining columns, so that the result is deterministic.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from everview.types import DataType
 
 FrameUnit = Literal["rows", "range", "groups"]
 Exclusion = Literal["no others", "current row", "group", "ties"]
-"""What a frame leaves out: nothing, the row itself, it and its peers, or its peers alone."""
+"""What a frame excludes: nothing, the row itself, it and its peers, or its peers alone."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The rows around a row that a call sees: `start` to `end`, both included, None: to the partition's end.
+    """The rows around a row that a call sees: `start` to `end`, inclusive, None: to the partition's end.
 
-    Offsets are relative to the row, negative before it: rows ("rows"), groups of peers ("groups"), or the difference
-    of the order's only column, as its code has it ("range": days of dates, microseconds, decimals without the point).
+    Offsets are relative to the row, negative before it: rows ("rows"), groups of peers ("groups"), or the difference of
+    the only order column's code ("range": days of dates, microseconds, decimals without the point).
     """
 
     unit: FrameUnit
@@ -62,8 +62,8 @@ WindowKind = Literal[
 class WindowCall:
     """One function over the window: of column `column` (None: of rows), seen through `frame`.
 
-    `number` is the constant argument of ntile, lag, lead and nth_value; `default` the column that lag and lead give
-    where there is no such row. `ignore_nulls`: rows whose column is NULL do not count (lag, lead and the values of a
+    `number` is the constant argument of ntile, lag, lead and nth_value; `default` the column that lag and lead return
+    if there is no such row. `ignore_nulls`: rows whose column is NULL are skipped (lag, lead and the values of a
     frame).
     """
 

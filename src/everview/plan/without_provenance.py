@@ -1,15 +1,15 @@
-"""The plan of a view that keeps provenance, as it was before it got that column.
+"""Removes the provenance column from the plan of a view.
 
-`everview.plan.provenance` rewrites a monotone plan node by node; this is the way back, so that `why` and `why_not`
-answer for such views as for all others. A directory keeps the rewritten plan only.
+`everview.plan.provenance` rewrites a monotone plan node by node; this is the inverse, so that `why` and `why_not` work
+for such views as for all others. A directory stores the rewritten plan only.
 
     labelled tables      the table's distinct rows
     AND after joins      the join alone
     OR, first of equal   distinct
     loops                without the column, and without the rows that are kept because they are too large
 
-Hazard: it knows the shapes that the rewriting makes and no others. A plan on top of such a view reads codes of
-expressions as numbers: that has no plain form, and None is the answer.
+Hazard: it recognises the shapes that the rewriting produces and no others. A plan on top of such a view reads codes of
+expressions as numbers: it has no plain form, and the result is None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from everview.expr import nodes as expr
 from everview.plan import nodes as plan
-from everview.plan.deep import drive
+from everview.plan.deep_recursion import drive
 from everview.plan.provenance import TOO_LARGE, Disjunction, Labelled
 
 
@@ -53,8 +53,8 @@ def _is_rank(node: plan.Node) -> bool:
 
 
 def _is_rewritten(node: plan.Project, width: int) -> bool:
-    """Whether a projection is one of the plan's own, with full expressions: else it leaves rounds out, of which lazy
-    ones have a column more.
+    """Whether a projection is one of the plan's own, with full expressions; otherwise it drops the rounds, an
+    additional column of lazy ones.
     """
     return isinstance(node.child, Labelled | plan.Constant) or len(node.child.types) == width
 
@@ -64,12 +64,12 @@ def _calls(e: expr.Expr, op: str) -> bool:
 
 
 class _Stripping:
-    """Takes the `extra` columns away that stand behind those of every node."""
+    """Removes the `extra` columns that follow those of every node."""
 
     def __init__(self, extra: int) -> None:
         self.extra = extra
 
-    def stripped(self, node: plan.Node):  # type: ignore[no-untyped-def]  # a generator of everview.plan.deep
+    def stripped(self, node: plan.Node):  # type: ignore[no-untyped-def]  # a generator of everview.plan.deep_recursion
         extra = self.extra
         if isinstance(node, plan.Project):
             child = node.child

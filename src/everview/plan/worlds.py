@@ -1,17 +1,17 @@
-"""Which rows hold in every smaller world: where taking rows of tables away never brings a row.
+"""Monotonicity: which rows hold in every smaller world.
 
-A *world* is what the tables could hold: some of the rows that they do. A plan is monotone if a smaller world never has
-more of its rows. Then a row is there in a world exactly if one of its derivations is, and what can be said of
-derivations (which rows they need, how likely those are) can be said of the row.
+A *world* is a subset of the tables' rows. A plan is monotone if a smaller world never has more of its rows. Then a row
+exists in a world exactly if one of its derivations does, and properties of derivations (which rows they need, how
+likely those are) become properties of the row.
 
-Projections, filters, joins, unions, `distinct` and loops of them are monotone. Three more steps are, for a row that is
-there now, where they stand outside of loops:
+Projections, filters, joins, unions, `distinct` and loops of them are monotone. Three more steps are, for an existing
+row, outside loops:
 
-    min, max        the least value of a group can only go with the rows that have it
-    not, EXCEPT     what a row must not meet, and does not meet now, it meets in no smaller world
+    min, max        the least value of a group only disappears with the rows that have it
+    not, EXCEPT     what a row must not match, and does not match now, it matches in no smaller world
     constants       are the same in every world
 
-Counts, sums, first rows, window functions and functions of groups are not: a smaller group has another number.
+Counts, sums, first rows, window functions and functions of groups are not: a smaller group has a different value.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ PLAIN = (
     plan.Variable,
     plan.LoopResult,
 )
-"""Steps of which more rows make more rows."""
+"""Steps whose output only grows with their input."""
 
 
 def refuse(what: str, why: str) -> PlanError:
-    """The error of a view of whose rows nothing can be said."""
+    """Return the error for a view that is not monotone."""
     return PlanError(
         "E_MONOTONE",
         f"{what}: {why}, so fewer rows of tables could bring rows",
@@ -46,7 +46,7 @@ def refuse(what: str, why: str) -> PlanError:
 
 
 def offence(node: plan.Node) -> str:
-    """Why a plan is not monotone, taken by itself; nothing if it is."""
+    """Why a plan is not monotone, taken by itself; empty if it is."""
     for each in node.walk():
         if isinstance(each, plan.Loop):
             found = _loop(each)
@@ -69,7 +69,7 @@ def _loop(loop: plan.Loop) -> str:
 
 
 def _includes(body: plan.Node, initial: plan.Node) -> bool:
-    """Whether a body has all rows of what its loop begins with."""
+    """Whether a body contains all initial rows of its loop."""
     if body == initial:
         return True
     if isinstance(body, plan.Threshold):
@@ -78,5 +78,5 @@ def _includes(body: plan.Node, initial: plan.Node) -> bool:
 
 
 def negation_is_fixed(node: plan.Negate) -> bool:
-    """Whether what a negation takes away can only become less in smaller worlds, and is the same in every round."""
+    """Whether what a negation removes can only shrink in smaller worlds, and is the same in every round."""
     return not free_variables(node) and not offence(node.child)

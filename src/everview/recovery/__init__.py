@@ -1,12 +1,12 @@
-"""Sessions that outlive their process: from a directory to a session, and from one runtime to the other.
+"""Durability: restoring sessions from directories, and moving them between runtimes.
 
 Read in this order:
 
-    opening      `everview.connect("directory")`: what a directory holds and who opens it
-    loading      building a dataflow again and giving it its state
+    opening      `everview.connect("directory")`: which kind of session opens a directory
+    rebuild      rebuilding a dataflow and restoring its state
     directory    the write-ahead log and the checkpoints of a session that writes
-    following    a session that reads what another process writes
-    migration    a directory changes hands between the embedded runtime and shards
-    restoring, checking    state and the operators it belongs to; is it true?
-    stored_shards, followed_shards    directories of sessions on Spark: written, and followed
+    follower     a session that follows another process's directory
+    migration    moving a directory between the embedded runtime and shards
+    stored_state, verification  matching stored state to operators; checking its correctness
+    stored_shards, shard_follower     directories of sessions on Spark: written, and followed
 """

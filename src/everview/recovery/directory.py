@@ -1,9 +1,9 @@
 """The directory of a durable embedded session: its log and its checkpoints.
 
-A transaction is acknowledged when its record is in the write-ahead log (`everview.store.wal`); it is written first and
-run then, and taken out again if it cannot be run. From time to time, and when the session is closed, all traces are
-written as batch files and a new version of the store is committed, which empties the log. Batches are named after
-their content, so those that have not changed since the last version are not written again.
+A transaction is acknowledged when its record is in the write-ahead log (`everview.store.wal`); the record is written
+before the transaction runs, and removed if it fails. Periodically, and when the session is closed, all traces are
+written as batch files and a new version of the store is committed, which empties the log. Batches are named by content,
+so unchanged ones are not written again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from everview.dataflow import saved
+from everview.dataflow import saved_state
 from everview.dataflow.operators import Trace
 from everview.errors import ClosedError, EverviewError, MemoryLimitError, StoreError, out_of_memory
 from everview.language.relation import relation_of
-from everview.plan.frozen import Functions
+from everview.plan.serialisation import Functions
 from everview.plan.trust import NOBODY, Trust
-from everview.recovery.loading import ENTRIES, ENTRY, STEP, Loaded
+from everview.recovery.rebuild import ENTRIES, ENTRY, STEP, Loaded
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
 from everview.session.core import Core
@@ -30,40 +30,40 @@ from everview.session.history import History
 from everview.session.names import entries as catalog_entries
 from everview.session.names.catalog import Unkept
 from everview.session.names.entries import Entry
-from everview.session.names.surviving import surviving
+from everview.session.names.entry_compaction import compacted
 from everview.store import Ref, Store, garbage, records, steps
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync
 
 NO_REFUSALS = ("E_DAMAGED", "E_TRUST", "E_FORMAT", "E_DISK", "E_MEMORY")
-"""Errors that say nothing about a transaction that the log has: another time it may be run."""
+"""Errors that do not condemn a logged transaction: it may succeed another time."""
 
 LOG_BYTES = 32 << 20
-"""Size of the log from which a new version is made, if the state is not larger."""
+"""Minimum size of the log for a new version, if the state is not larger."""
 
 FOLD_AT_CLOSE = 1 << 16
-"""Size of the log from which closing makes a new version."""
+"""Size of the log from which closing creates a new version."""
 
 ENTRIES_KEPT = 4096
-"""Entries of the catalogue from which a new version is made. Views that come and go leave two each, with their plans,
-in memory and in the log; a version forgets them.
+"""Number of catalog entries from which a new version is created. Each view that is created and dropped leaves two, with
+its plan, in memory and in the log; a version discards them.
 """
 
 DICTIONARY_FILES = 16
-"""Pieces of the dictionary from which they are written as one."""
+"""Number of dictionary pieces from which they are merged."""
 
 
 class _Pending(NamedTuple):
-    """What is being written into the log and done."""
+    """A record being logged and executed."""
 
     size: int
     """of the log before it"""
     words: int
-    """entries of the dictionary that are known after it"""
+    """number of dictionary entries known after it"""
 
 
 class Directory:
-    """What backs an embedded session that writes a directory: it keeps steps, entries of the catalog and versions."""
+    """The storage of an embedded session that writes a directory: logs steps and catalog entries, creates versions."""
 
     read_only = False
 
@@ -82,8 +82,8 @@ class Directory:
         self._store = store
         self._sync = sync
         self._pending: _Pending | None = None
-        self._written = (0, 0, 0.0)  # records, their bytes, the seconds that writing them took
-        self._committing = False  # whether a version may have been made that `_wal` does not continue
+        self._written = (0, 0, 0.0)  # records, their bytes, the seconds spent writing them
+        self._committing = False  # whether a version may exist that `_wal` does not continue
         self.runtime = EmbeddedRuntime(
             merge_effort=merge_effort, threads=threads, memory=memory, folder=store.files.local
         )
@@ -102,7 +102,7 @@ class Directory:
         loaded.load(manifest)
         self._wal: Log
         self._wal, payloads = open_log(self._store, manifest.version, self._sync)
-        self._kept = len(core.catalog.entries)  # entries that the store has
+        self._kept = len(core.catalog.entries)  # entries in the store
         self._empty = -1 if payloads else self._wal.size
         self._catch_up_with(loaded, payloads)
         self._rebuilt = loaded.rebuilt or core.catalog.functions.old
@@ -114,13 +114,13 @@ class Directory:
         runtime.sound = False
         if manifest.is_sharded or self._wal.sealed:
             self._checkpoint()
-        elif self._rebuilt:  # what was computed need not be computed the next time
+        elif self._rebuilt:  # so that what was computed need not be computed the next time
             self._checkpoint_or_warn()
         self._set_limit()
 
     def _catch_up_with(self, loaded: Loaded, payloads: list[bytes]) -> None:
-        """Run what the log has. A last record that is refused, and was not done, is one that was being taken back when
-        the process died. One for which there is no memory was tried, as one that ends the process was
+        """Replay the log. If the last record is refused and was not acknowledged, the process died while removing it. A
+        record that fails for lack of memory counts as an attempt, like one that kills the process
         (`everview.store.attempts`).
         """
         for number, payload in enumerate(payloads):
@@ -136,7 +136,7 @@ class Directory:
                 warnings.warn(f"the last transaction in the log was refused and is taken out: {error}", stacklevel=2)
 
     def _came_back(self) -> None:
-        """Running a record was refused: it does not count as one that ended the process."""
+        """Note that a record failed with an error rather than killing the process."""
         if self._store.witness is not None:
             with suppress(StoreError):
                 self._store.witness.came_back()
@@ -150,7 +150,7 @@ class Directory:
         self._wal.done()
 
     def noted(self) -> None:
-        """The catalog knows them, too."""
+        """Record that the catalog contains them as well."""
         self._pending = None
 
     def _append(self, record: bytes) -> None:
@@ -162,27 +162,27 @@ class Directory:
                 self._written[1] + len(record),
                 self._written[2] + perf_counter() - start,
             )
-        except EverviewError:  # nothing was written, or it was taken out again
+        except EverviewError:  # nothing was written, or it was removed again
             self._pending = None
             raise
 
     def costs(self) -> dict[str, int | float]:
-        """What the log has been given since the session was opened, and how long that took; with `sync="full"` the wait
-        for the disk is in it.
+        """The amount logged since the session was opened, and the time spent; with `sync="full"` this includes the wait
+        for the disk.
         """
         return dict(zip(("log_records", "log_bytes", "log_seconds"), self._written, strict=True))
 
     # steps
 
     def before(self, time: int, transactions: list[ChangeSet]) -> None:
-        """Write a step into the log."""
+        """Log a step."""
         self.core.catalog.functions.require(self._store.files.root)
         new = steps.new_words(self.core.interner, self._words)
         self._pending = _Pending(self._wal.size, self._words + (0 if new is None else len(new)))
         self._append(STEP + _encoded(time, transactions, new))
 
     def committed(self, transactions: list[ChangeSet]) -> None:
-        """A step is done; if the log is long by now, a new version is made."""
+        """Mark a step as done; create a new version if the log is long."""
         self._wal.done()
         if self._pending is not None:
             self._words = self._pending.words
@@ -191,15 +191,15 @@ class Directory:
             self._checkpoint_or_warn()
 
     def aborted(self) -> None:
-        """Take a step out of the log, if it is in there."""
+        """Remove a step from the log, if it is there."""
         if self._pending is not None and self._wal.size != self._pending.size:
             self._wal.cut(self._pending.size)
         self._pending = None
 
     def settle(self) -> None:
-        """If nobody can tell whether a table or view that is in the log was made, the directory must be opened again:
-        there it will have been made. Likewise if a new version may have been made: what the old log is given from then
-        on would never be read.
+        """If it is unknown whether a logged table or view was created, the directory must be reopened: there it will
+        have been created. Likewise if a new version may exist: what is appended to the old log from then on would never
+        be read.
         """
         if not self._committing and (self._pending is None or self._wal.size == self._pending.size):
             self._pending = None
@@ -218,11 +218,11 @@ class Directory:
         pass
 
     def refresh(self) -> None:
-        """Nobody else writes here."""
+        """There is no other writer."""
 
     def checkpoint(self) -> None:
         """Write all state into files and begin a new log."""
-        self.core.catalog.unbroken.run(self._checkpoint)
+        self.core.catalog.uninterruptible.run(self._checkpoint)
         self._set_limit()
 
     def _checkpoint(self) -> None:
@@ -230,7 +230,7 @@ class Directory:
         words = len(self.core.interner)
         try:
             self._wal = next_version(store, self._wal, self._sync, self._new_version)
-        except EverviewError:  # then there is no version; what another thread raises may come after it was made
+        except EverviewError:  # then there is no version; an asynchronous exception may come after it was created
             self._committing = False
             raise
         self._committing = False
@@ -242,7 +242,7 @@ class Directory:
         store.collect()
 
     def _new_version(self) -> dict[str, Any]:
-        """Write what is new into the store; returns what the version brings."""
+        """Write what is new into the store; return what the version brings."""
         store, dataflow = self._store, self.runtime.dataflow
         try:
             lists = {(n, 0): refs for n, refs in self._put_all()}
@@ -251,14 +251,16 @@ class Directory:
                 raise
             raise out_of_memory("writing a checkpoint") from None
         new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
-        operators = saved.live(dataflow)
-        sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
+        operators = saved_state.live(dataflow)
+        sinces = {
+            n: saved_state.since(t) for n, o in enumerate(operators) if (t := saved_state.state_of(o)) is not None
+        }
         brings = {
             "time": dataflow.time,
             "replaces": {place: refs for place, refs in new if store.manifest.lists.get(place) != refs},
             "marks": self.runtime.offsets,
             "sinces": {n: s for n, s in sinces.items() if s is not None},
-            "fingerprints": saved.fingerprints(dataflow),
+            "fingerprints": saved_state.fingerprints(dataflow),
             **self._new_commands(),
             **self.new_dictionary(),
         }
@@ -266,10 +268,10 @@ class Directory:
         return brings
 
     def _put_all(self) -> Iterable[tuple[int, tuple[Ref, ...]]]:
-        """Every trace's batches in the store; a trace of which little is alive is compacted first."""
+        """Store every trace's batches; a trace with much garbage is compacted first."""
         time = self.runtime.dataflow.time
-        for number, operator in enumerate(saved.live(self.runtime.dataflow)):
-            trace = saved.state_of(operator)
+        for number, operator in enumerate(saved_state.live(self.runtime.dataflow)):
+            trace = saved_state.state_of(operator)
             if trace is None:
                 continue
             refs = self._put_trace(number, trace)
@@ -280,34 +282,34 @@ class Directory:
                 yield number, refs
 
     def _compacted(self, trace: Trace) -> bool:
-        """Compact a trace, if there is memory for that: it can wait."""
-        files = self.runtime.spilling
+        """Compact a trace, if there is memory for it: it can wait."""
+        files = self.runtime.spill
         try:
             if files is None or not files.compact(trace, self.runtime.dataflow.time):
                 trace.compact()
         except MemoryLimitError:
-            self.runtime.dataflow.abort()  # no step is under way: it only gives back what was allocated
+            self.runtime.dataflow.abort()  # no step is running: it only frees allocations
             return False
         return True
 
     def _put_trace(self, number: int, trace: Trace) -> tuple[Ref, ...]:
-        """A trace's batches in the store; those in files have a tally, which is known if they were there before."""
+        """Store a trace's batches; those in files have a tally, which is known if they existed before."""
         known = {r.file: r for r in self._store.manifest.lists.get((number, 0), ()) if r.until >= 0}
         refs = []
-        files = self.runtime.spilling
-        for image in saved.images(trace) if files is None else files.images(trace):
+        files = self.runtime.spill
+        for image in saved_state.images(trace) if files is None else files.images(trace):
             ref = self._store.put(image)
             if ref.file:
-                ref = known.get(ref.file) or saved.tally_of(trace, image, self.runtime.dataflow.time).on(ref)
+                ref = known.get(ref.file) or saved_state.tally_of(trace, image, self.runtime.dataflow.time).on(ref)
             refs.append(ref)
         return tuple(refs)
 
     def _new_commands(self) -> dict[str, Any]:
-        """The entries since the last version; all that are still of consequence, if many are not, or if they were done
-        in another order than the store has them.
+        """The entries since the last version; or all relevant ones, if many are obsolete or in another order than in
+        the store.
         """
         catalog = self.core.catalog
-        many = len(catalog.entries) > 2 * len(surviving(catalog.entries)) + 32
+        many = len(catalog.entries) > 2 * len(compacted(catalog.entries)) + 32
         kept = self.living_entries() if self._rebuilt or many else catalog.entries
         if self._rebuilt or len(kept) < len(catalog.entries):
             functions = Functions(like=catalog.functions)
@@ -317,13 +319,13 @@ class Directory:
         return {"commands": tuple(data for _, data in catalog.entries[self._kept :])}
 
     def living_entries(self) -> list[tuple[Entry, bytes]]:
-        """The entries without what was dropped, if they alone make no other operators than there are; else all."""
+        """The entries without what was dropped, if they alone build the same operators; else all."""
         entries = self.core.catalog.entries
-        kept = surviving(entries)
+        kept = compacted(entries)
         return kept if self._builds_the_same(kept) else entries
 
     def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:
-        """Whether these entries alone make no other operators than there are."""
+        """Whether these entries alone build the same operators."""
         runtime = EmbeddedRuntime()
         trial = Core(runtime, history=0)
         trial.catalog.entry_log = Unkept()
@@ -331,12 +333,12 @@ class Directory:
             with runtime.filling(Restored()):
                 for entry, _ in entries:
                     trial.definitions.replay.perform(entry)
-            return saved.held(runtime.dataflow).keys() <= saved.held(self.runtime.dataflow).keys()
+            return saved_state.held(runtime.dataflow).keys() <= saved_state.held(self.runtime.dataflow).keys()
         finally:
             trial.close()
 
     def new_dictionary(self) -> dict[str, Any]:
-        """The dictionary's new entries; all of it as one file, if there are many."""
+        """The dictionary's new entries; all of it as one file, if there are many pieces."""
         store, interner = self._store, self.core.interner
         stored = sum(ref.rows for ref in store.manifest.dictionary)
         if len(store.manifest.dictionary) >= DICTIONARY_FILES:
@@ -346,9 +348,9 @@ class Directory:
         return {"dictionary": (store.put_dictionary(interner.export(stored)),)}
 
     def _checkpoint_or_warn(self) -> None:
-        """Make a new version, if there is room on disk and memory: the log has everything anyway."""
+        """Create a new version, if disk space and memory permit: the log has everything anyway."""
         try:
-            self.core.catalog.unbroken.run(self._checkpoint)
+            self.core.catalog.uninterruptible.run(self._checkpoint)
         except (StoreError, MemoryLimitError) as error:
             if error.code not in ("E_DISK", "E_MEMORY"):
                 raise
@@ -356,31 +358,31 @@ class Directory:
         self._set_limit()
 
     def _set_limit(self) -> None:
-        """The log may grow as large as the state before it is folded, so that writing state costs no more than that."""
-        live = saved.live(self.runtime.dataflow)
-        state = sum(o.trace.measure()[2] for o in live if saved.state_of(o) and o.trace)
+        """Let the log grow as large as the state before it is folded, which bounds the cost of writing state."""
+        live = saved_state.live(self.runtime.dataflow)
+        state = sum(o.trace.measure()[2] for o in live if saved_state.state_of(o) and o.trace)
         self._limit = self._wal.size + max(LOG_BYTES, state)
         self._most_entries = len(self.core.catalog.entries) + ENTRIES_KEPT
 
     # the end
 
     def fold(self) -> None:
-        """Put the log into files, no more; the store stays open."""
+        """Fold the log into files; the store stays open."""
         try:
             self._checkpoint()
         finally:
             self.let_go()
 
     def let_go(self) -> None:
-        """Be no session any more; the store stays open."""
+        """End the session; the store stays open."""
         self._wal.close()
         self.core.closed = True
         self.runtime.dataflow.close()
 
     def close(self) -> None:
-        """Write what is only in the log into files, if it is much, and let others open the directory."""
+        """Fold the log into files, if it is long, and release the directory."""
         try:
-            # functions may have to be given again after opening, but a log would need them at once
+            # functions may have to be supplied after opening, but a log would need them at once
             with_functions = len(self.core.catalog.functions) > 0 and self._wal.size != self._empty
             if self._wal.size > FOLD_AT_CLOSE or with_functions:
                 self._checkpoint_or_warn()
@@ -389,13 +391,13 @@ class Directory:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let others open the directory; whatever was acknowledged is in the log."""
+        """Release the directory; everything acknowledged is in the log."""
         self._wal.close()
         self._store.close()
 
 
 def _encoded(time: int, transactions: list[ChangeSet], words: pa.Table | None) -> bytes:
-    """The bytes of a step; quickly, if it is one small change."""
+    """Encode a step; fast for one small change."""
     if words is None and len(transactions) == 1:
         changes = transactions[0]
         if len(changes) == 1 and not changes.offsets:

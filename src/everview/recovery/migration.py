@@ -1,17 +1,15 @@
-"""A directory changes hands: what an embedded session left becomes shards for Spark, and what Spark left becomes one
-dataflow again.
+"""Moves a directory between runtimes: an embedded dataflow becomes shards for Spark, and vice versa.
 
-Both runtimes keep the same things in a store: tables, views, dictionary, marks, and the batches of every operator. They
-differ in how many parts each operator's rows are in, and in a few operators. So a directory is moved by building the
-other dataflow from the catalogue and giving every operator the batches of its counterpart
-(`everview.dataflow.operator_matching`): nothing is computed and no history is lost, but for views of which an operator
-has no counterpart: joins of many inputs at once, for which shards keep copies of rows
-(`everview.dataflow.partitioning`), and whatever needs an index with all rows in one place (joins without an equality,
-windows over all rows). Those are computed, and their history begins anew.
+Both runtimes store the same things: tables, views, dictionary, marks, and the batches of every operator. They differ in
+the number of parts per operator, and in a few operators. A directory is moved by building the other dataflow from the
+catalog and giving every operator the batches of its counterpart (`everview.dataflow.operator_matching`): nothing is
+computed and no history is lost. The exceptions are views with an operator that has no counterpart: joins of many inputs
+at once, for which shards keep copies of rows (`everview.dataflow.partitioning`), and whatever needs a global index
+(joins without an equality, windows over all rows). Those are computed, and their history begins anew.
 
-All of it is one commit. Whoever dies before it leaves the directory as it was, whoever dies after it has moved it.
+All of it is one commit. A crash before it leaves the directory as it was; after it, the move is complete.
 
-Hazard: it is done by one process in its own memory, which must hold what an embedded session holds.
+Hazard: one process does it in its own memory, which must hold what an embedded session holds.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import saved, superstep
+from everview.dataflow import saved_state, superstep
 from everview.dataflow.builder import Builder
 from everview.dataflow.commands import Commands, rebuild
 from everview.dataflow.dataflow import Dataflow
@@ -33,7 +31,7 @@ from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
 from everview.errors import InternalError, StoreError
-from everview.plan.frozen import Functions
+from everview.plan.serialisation import Functions
 from everview.runtime.base import RemoteRows, RemoteTarget
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.runtime.sharded import Commit, OnShards, ShardedRuntime, ShardStep
@@ -52,7 +50,7 @@ class StateLost(Exception):
 
 
 class Migration:
-    """A dataflow under construction, at the present time, that takes over another's state."""
+    """A dataflow under construction, at the current time, that takes over another's state."""
 
     def __init__(self, dataflow: Dataflow, builder: Builder, counterparts: OperatorMatching, origin: Origin) -> None:
         self._dataflow = dataflow
@@ -62,7 +60,7 @@ class Migration:
         self._unfilled: list[Operator] = []
 
     def settle(self, compute: Callable[[], None]) -> None:
-        """Something was built: if it has counterparts it will get their state, else it is computed now."""
+        """After building something: take over the state of its counterparts if it has them, else compute it."""
         new = set(self._dataflow.new())
         if not new:
             return
@@ -81,49 +79,49 @@ class Migration:
         return found is not None and found.freed
 
     def leftovers(self) -> bool:
-        """Whether there are operators whose counterparts were let go."""
-        return any(self._lost(o) for o in saved.live(self._dataflow))
+        """Whether there are operators whose counterparts were dropped."""
+        return any(self._lost(o) for o in saved_state.live(self._dataflow))
 
     def fill(self) -> None:
-        """Give operators their counterparts' batches: those that have none yet."""
+        """Give operators without state their counterparts' batches."""
         for operator in self._unfilled:
-            trace = None if operator.freed else saved.state_of(operator)
+            trace = None if operator.freed else saved_state.state_of(operator)
             other = self._counterparts.of[operator]
             if trace is not None and not other.freed:
                 if trace.scope.is_root:
-                    saved.restore_since(trace, self._origin.since(other))
+                    saved_state.restore_since(trace, self._origin.since(other))
                 for image in self._origin.images(other):
-                    saved.put_back(trace, image, self._dataflow.time)
+                    saved_state.put_back(trace, image, self._dataflow.time)
         self._unfilled.clear()
 
     def holding(self) -> Iterator[tuple[Operator, int | None, Iterable[Image]]]:
-        """All that holds state: (operator, since when it knows history, batches), wherever it is yet."""
+        """All stateful operators: (operator, start of its history, batches), wherever they are."""
         unfilled = set(self._unfilled)
-        for operator in saved.live(self._dataflow):
-            trace = saved.state_of(operator)
+        for operator in saved_state.live(self._dataflow):
+            trace = saved_state.state_of(operator)
             if trace is not None and operator not in unfilled:
-                yield operator, saved.since(trace), saved.images(trace)
+                yield operator, saved_state.since(trace), saved_state.images(trace)
             elif trace is not None:
                 other = self._counterparts.of[operator]
                 yield operator, self._origin.since(other) if trace.scope.is_root else None, self._origin.images(other)
 
 
 class Origin(Protocol):
-    """Where the state of a dataflow's operators is."""
+    """The location of operators' state."""
 
     def images(self, operator: Operator) -> Iterable[Image]:
         """An operator's batches."""
 
     def since(self, operator: Operator) -> int:
-        """Since when an operator outside loops knows history."""
+        """The start of the history of an operator outside loops."""
 
 
 class _InTraces:
     """In its own traces."""
 
     def images(self, operator: Operator) -> Iterable[Image]:
-        trace = saved.state_of(operator)
-        return () if trace is None else saved.images(trace)
+        trace = saved_state.state_of(operator)
+        return () if trace is None else saved_state.images(trace)
 
     def since(self, operator: Operator) -> int:
         assert operator.trace is not None
@@ -151,7 +149,7 @@ class _InLists:
 
 
 class TakenOver:
-    """New operators take their state over from another dataflow, or compute it where they cannot."""
+    """New operators take over their state from another dataflow, or compute it where they cannot."""
 
     def __init__(self, migration: Migration) -> None:
         self._migration = migration
@@ -164,7 +162,7 @@ class TakenOver:
 
 
 def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Manifest) -> None:
-    """Fill an empty embedded session with what shards left."""
+    """Fill an empty embedded session with the state of shards."""
     replica = Replica(runtime.interner, 1)
     built = Functions(trust=core.catalog.trust)
     where = store.files.root
@@ -181,7 +179,7 @@ def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Ma
 
 
 def begin_again(core: Core, runtime: EmbeddedRuntime) -> None:
-    """Forget everything: no names, no operators."""
+    """Reset: no names, no operators."""
     core.catalog.clear()
     core.clock.agenda.remove(lambda follower: True)
     runtime.begin_again()
@@ -195,7 +193,7 @@ def _take_over(
     with runtime.filling(TakenOver(migration)):
         for entry in entries:
             core.definitions.replay.perform(entry)
-        if migration.leftovers():  # shards let go of what no view reads whenever they are opened
+        if migration.leftovers():  # shards drop unread operators whenever they are opened
             core.definitions.replay.perform(catalog_entries.Collected())
         if migration.leftovers():
             raise StateLost
@@ -206,7 +204,7 @@ def _take_over(
 
 
 def is_embedded(store: Store) -> bool:
-    """Whether an embedded session left something here."""
+    """Whether the directory is an embedded session's."""
     if store.manifest.is_sharded:
         return False
     log = read_log(store.files, store.manifest.version, bound=store.bound)
@@ -214,7 +212,7 @@ def is_embedded(store: Store) -> bool:
 
 
 class Embedded(Protocol):
-    """What is needed of the session that a directory is taken from."""
+    """What is needed of the session whose directory is moved."""
 
     core: Core
     runtime: EmbeddedRuntime
@@ -227,7 +225,7 @@ class Embedded(Protocol):
 
 
 def to_shards(directory: Embedded, store: Store, shards: int) -> None:
-    """Commit what an embedded session holds as so many shards."""
+    """Commit the state of an embedded session as shards."""
     entries = [entry for entry, _ in directory.living_entries()]
     directory.core.catalog.require_functions()
     pieces = directory.runtime.builder.pieces
@@ -235,7 +233,7 @@ def to_shards(directory: Embedded, store: Store, shards: int) -> None:
         _write_shards(directory, store, entries, shards, OperatorMatching(pieces))
     except StateLost:
         _write_shards(directory, store, entries, shards, OperatorMatching(pieces, strict=True))
-    with suppress(OSError, StoreError):  # it has moved: both can be done later
+    with suppress(OSError, StoreError):  # the move is done: both can happen later
         store.checkpoint()
         store.collect()
 
@@ -280,14 +278,14 @@ def _write_shards(
 def _split_up(
     migration: Migration, store: Store, shards: int, time: int
 ) -> tuple[dict[Place, list[Ref]], dict[int, int]]:
-    """All state in the store, each batch in as many parts as there are shards; and since when each operator knows."""
+    """All state in the store, each batch split by shard; and the start of each operator's history."""
     lists: dict[Place, list[Ref]] = {}
     sinces: dict[int, int] = {}
     for operator, since, images in migration.holding():
         assert operator.trace is not None
         for image in images:
             for shard, part in split(image, shards, operator.spread):
-                ref = saved.tally_of(operator.trace, part, time).on(store.put(part))
+                ref = saved_state.tally_of(operator.trace, part, time).on(store.put(part))
                 lists.setdefault((operator.number, shard), []).append(ref)
         if since is not None:
             sinces[operator.number] = since
@@ -331,7 +329,7 @@ class _OneShard:
         raise InternalError("E_INTERNAL", "a session that is being moved runs no steps")
 
     def undo(self) -> None:
-        """What fails here fails as a whole."""
+        """A failure here fails the whole move."""
 
     def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         raise InternalError("E_INTERNAL", "a session that is being moved supposes nothing")

@@ -1,4 +1,4 @@
-"""Opening a directory: who may, and as what.
+"""Opens a directory as the right kind of session.
 
 >>> import tempfile
 >>> import everview as ev
@@ -23,8 +23,8 @@ from typing import Any
 from everview.errors import InputError, StoreError, did_you_mean
 from everview.plan.trust import Trust
 from everview.recovery.directory import Directory
-from everview.recovery.followed_shards import follow_shards
-from everview.recovery.following import Follower
+from everview.recovery.follower import Follower
+from everview.recovery.shard_follower import follow_shards
 from everview.session.core import core_of
 from everview.session.session import Session
 from everview.store import Store, dictionary_gc
@@ -32,7 +32,7 @@ from everview.store.logs import read_log
 from everview.store.wal import Sync
 
 _KNOWN = ("history", "merge_effort", "threads", "memory")
-"""Options that a session in memory has, too."""
+"""Options that an in-memory session accepts, too."""
 
 
 def open_directory(
@@ -44,7 +44,7 @@ def open_directory(
     functions: Any = (),
     **options: Any,
 ) -> Session:
-    """The session in a directory, for `everview.connect`."""
+    """Open the session in a directory, for `everview.connect`."""
     for name in options:
         if name not in _KNOWN:
             known = did_you_mean(name, (*_KNOWN, "read_only", "sync", "trust", "functions", "adaptive", "files"))
@@ -86,7 +86,7 @@ def _follow(location: str | os.PathLike[str], options: Mapping[str, Any]) -> Ses
 
 
 def _forget_words(store: Store, options: Mapping[str, Any]) -> None:
-    """Free a store of words that nobody needs, if there is room for it: else another time."""
+    """Remove unused dictionary entries from a store, if there is room for it."""
     with suppress(OSError, StoreError):
         log = read_log(store.files, store.manifest.version, bound=store.bound)
         if next(log, None) is not None:  # the last session was killed

@@ -1,8 +1,8 @@
-"""Shards whose state is in a directory: how a session finds its dataflow there.
+"""Shards whose state is in a directory: how a session restores its dataflow.
 
-A directory holds two kinds of commands: what people declared (tables, views: `everview.session.names.catalog`) and, one
-by one, what was built for it on the shards. The latter give operators their numbers, so opening builds them first, and
-then finds in them what was declared.
+A directory holds two kinds of commands: the declarations (tables, views: `everview.session.names.catalog`) and, one by
+one, what was built for them on the shards. The latter determine operator numbers, so opening builds them first and then
+locates the declared objects among them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from everview.dataflow import saved
+from everview.dataflow import saved_state
 from everview.dataflow.commands import check_built, read_command, rebuild
 from everview.dataflow.operators import Arrangement
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Swap
-from everview.dataflow.saved import header
+from everview.dataflow.saved_state import header
 from everview.errors import StoreError
-from everview.plan.frozen import Functions
 from everview.plan.nodes import Node
+from everview.plan.serialisation import Functions
 from everview.runtime.sharded import ShardedRuntime
 from everview.session.core import Core
 from everview.session.names import entries as catalog_entries
-from everview.session.names.surviving import surviving
+from everview.session.names.entry_compaction import compacted
 from everview.store import Store
 from everview.store.manifest import BUILT, Commit, Manifest, Ref
 from everview.store.mapped import read_image
@@ -41,10 +41,10 @@ class StoredShards:
         self._functions = functions
         """of what was built"""
         self.words = 0
-        """entries of the dictionary that the store has"""
+        """number of dictionary entries in the store"""
 
     def load(self, follow: Callable[[Command], None] = lambda command: None) -> None:
-        """Become what the directory says; `follow` is told of every command."""
+        """Load the directory; `follow` is called for every command."""
         manifest, runtime, core = self._store.manifest, self._runtime, self._core
         if sum(ref.rows for ref in manifest.dictionary) > RESIDENT_ENTRIES:
             runs = StoredDictionary(self._store.get_dictionary).runs(manifest.dictionary)
@@ -52,7 +52,7 @@ class StoredShards:
         else:
             for ref in manifest.dictionary:
                 runtime.interner.load(self._store.get_dictionary(ref))
-        self.words = len(runtime.interner)  # what is built may bring others
+        self.words = len(runtime.interner)  # building may add others
 
         def build(command: Command) -> None:
             self._build(command)
@@ -62,7 +62,7 @@ class StoredShards:
         runtime.dataflow.time = manifest.time
         entries = [(self._entry(data), data) for data in manifest.declared]
         with runtime.building(Found(runtime, self._store)):
-            for entry, data in surviving(entries):  # the operators of what was dropped are gone
+            for entry, data in compacted(entries):  # the operators of dropped objects are gone
                 core.definitions.replay.perform(entry, data)
         runtime.offsets = dict(manifest.marks)
         core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
@@ -77,13 +77,13 @@ class StoredShards:
         for number, since in self._store.manifest.sinces.items():
             operator = dataflow.numbered[number] if number < len(dataflow.numbered) else None
             if operator is not None and operator.trace is not None and operator.scope.is_root:
-                saved.set_since(operator.trace, since)
+                saved_state.set_since(operator.trace, since)
 
     def take(self, commit: Commit) -> None:
-        """Do what the writer has committed since."""
-        if commit.history:  # it has changed hands
+        """Apply what the writer has committed since."""
+        if commit.history:  # it was moved to another runtime
             raise self._store.stale()
-        for ref in () if commit.whole_dictionary else commit.dictionary:  # else it brings the same in fewer pieces
+        for ref in () if commit.whole_dictionary else commit.dictionary:  # otherwise it has the same in fewer pieces
             self._runtime.interner.load(self._store.get_dictionary(ref))
         for data in commit.commands:
             if data[:1] == BUILT:
@@ -98,7 +98,7 @@ class StoredShards:
 
 
 class Found:
-    """What is declared was built before: it is only found again."""
+    """Locates declared objects among operators built before."""
 
     def __init__(self, runtime: ShardedRuntime, store: Store) -> None:
         self._runtime = runtime
@@ -127,7 +127,7 @@ class Found:
         """It has been built so."""
 
     def keep(self, command: Keep) -> None:
-        """What nothing needs was dropped then."""
+        """Unused operators were dropped then."""
 
 
 def contents_of(store: Store, batches: Iterable[tuple[int, int, Ref]]) -> Iterator[Added]:

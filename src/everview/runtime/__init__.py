@@ -1,12 +1,12 @@
-"""Where a session's dataflow runs. A session *has* a runtime and asks it the same few things wherever that is.
+"""Runtimes: where a session's dataflow runs. Every session *has* a runtime, all with the same small interface.
 
 Read in this order:
 
-    base        the protocol, what goes into a step and what comes out of it
-    attendance  who is called for every step beside it
-    captures    the changes of a step, for those who subscribed to them
-    spilling    state beyond the memory that is allowed lies in files
+    base        the protocol, and the input and outcome of a step
+    step_hooks  hooks around every step
+    captures    the changes of a step, for subscribers
+    spill       state beyond the memory limit, in files
     embedded    the dataflow is in this process
     sharded     the dataflow is in shards; this process keeps a replica of it to read from
-    backing, seen         what a dataflow is backed by; what the driver of shards has seen
+    backing, row_samples  storage behind a dataflow; row samples of the driver of shards
 """

@@ -1,4 +1,4 @@
-"""What a runtime's dataflow is backed by: nothing but memory, a directory that it writes, or one that it follows."""
+"""The storage behind a runtime's dataflow: memory only, a directory that it writes, or one that it follows."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from everview.store import Store
 
 
 class Backing(Protocol):
-    """Where a dataflow comes from, and what stays of it."""
+    """Where a dataflow comes from, and what is kept of it."""
 
     store: Store | None
-    """the directory or bucket, if there is one"""
+    """the directory or bucket, if any"""
     read_only: bool
-    """whether it follows another's"""
+    """whether it follows another process"""
 
     def check_writable(self, what: str) -> None:
-        """Refuse to change anything in a dataflow that follows another's."""
+        """Refuse to change a dataflow that follows another process."""
 
     def checkpoint(self) -> None:
         """Write all state into files."""
@@ -26,33 +26,33 @@ class Backing(Protocol):
         """Catch up with the writer."""
 
     def close(self) -> None:
-        """Write what is to be written, and let go."""
+        """Write what remains to be written, and release it."""
 
     def abandon(self) -> None:
-        """Let go and write nothing more."""
+        """Release it without writing."""
 
 
 class StepLog(Protocol):
-    """A write-ahead log: what a step does is in it before the step runs."""
+    """A write-ahead log: contains each step before it runs."""
 
     def before(self, time: int, transactions: list[ChangeSet]) -> None:
-        """A step is about to run, when `time` is the last complete time."""
+        """Log a step that is about to run, when `time` is the last complete time."""
 
     def costs(self) -> dict[str, int | float]:
-        """How much it was given, and how long writing took."""
+        """The amount logged, and the time spent writing."""
 
     def committed(self, transactions: list[ChangeSet]) -> None:
-        """It is complete."""
+        """Mark the step as complete."""
 
     def aborted(self) -> None:
-        """It has changed nothing: take it out, if it is there."""
+        """Remove the step from the log, if it is there: it has changed nothing."""
 
     def settle(self) -> None:
-        """Steps are settled. Refuse to go on if nobody can tell whether something else that is in the log was done."""
+        """After steps are settled: refuse to continue if it is unknown whether something else in the log was done."""
 
 
 class InMemory:
-    """Backed by nothing."""
+    """Memory only."""
 
     store: Store | None = None
     read_only = False
@@ -64,7 +64,7 @@ class InMemory:
         """There are no files."""
 
     def refresh(self) -> None:
-        """Nobody else writes here."""
+        """There is no other writer."""
 
     def close(self) -> None:
         pass

@@ -1,7 +1,7 @@
-"""The changes that each step makes to the traces somebody watches.
+"""Captures the changes that each step makes to watched traces.
 
-A trace with a capture block appends to it what a commit adds (`everview.kernels.trace.trace`). They are read once, when
-the step is complete, and given back.
+A trace with a capture block appends to it what a commit adds (`everview.kernels.trace.trace`). Captures are read once,
+when the step is complete, and freed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
-from everview.dataflow.saved import image_of, image_words, packed_entries
+from everview.dataflow.saved_state import image_of, image_words, packed_entries
 from everview.kernels import make
 from everview.kernels.run.supposing import FIRST_ENTRY
 from everview.kernels.trace import read
@@ -23,7 +23,7 @@ from everview.kernels.trace.trace import TRACE_CAPTURE
 
 
 class Captured(NamedTuple):
-    """What a step added to a trace, in the trace's order of columns."""
+    """What a step added to a trace, in the trace's column order."""
 
     columns: np.ndarray
     times: np.ndarray
@@ -31,7 +31,7 @@ class Captured(NamedTuple):
 
 
 class Supposed:
-    """What a step would add to the traces of some operators, by their numbers: put together where somebody looks."""
+    """What a step would add to the traces of some operators, by number; assembled on access."""
 
     __slots__ = ("_captured", "_images", "_words", "changed")
 
@@ -41,11 +41,11 @@ class Supposed:
         self._images: dict[int, list[np.ndarray]] | None = None
         self._captured: dict[int, Captured | None] | None = None
         self.changed: list[int] = words[FIRST_ENTRY : FIRST_ENTRY + 2 * words[1] : 2].tolist()
-        """the numbers of operators whose traces would not be the same"""
+        """the numbers of operators whose traces would change"""
 
     @classmethod
     def of_shards(cls, packed: Iterable[np.ndarray]) -> Supposed:
-        """From what shards say."""
+        """From the results of shards."""
         made = cls(NOTHING)
         made._images = {}
         for words in packed:
@@ -76,11 +76,11 @@ class Supposed:
 
 
 NOTHING = array("q", [0] * FIRST_ENTRY)
-"""What a step has copied that changes nothing."""
+"""The output of a step that changes nothing."""
 
 
 def _together(parts: Sequence[np.ndarray]) -> Captured:
-    """The images of all shards as one."""
+    """Merge the images of all shards."""
     images = [image_of(words) for words in parts]
     found = [(image.columns(), image.times(), image.weights()[0]) for image in images]
     if len(found) == 1:
@@ -90,14 +90,14 @@ def _together(parts: Sequence[np.ndarray]) -> Captured:
 
 
 class Captures:
-    """The traces of one dataflow that are watched."""
+    """The watched traces of one dataflow."""
 
     def __init__(self) -> None:
         self.watched: dict[Trace, int] = {}
-        """and the blocks that receive what a step adds to them"""
+        """with the blocks that receive what a step adds to them"""
 
     def watch(self, arrangement: Arrangement) -> None:
-        """Have each step's change of an arrangement kept, from now on."""
+        """Capture each step's change of an arrangement from now on."""
         trace = arrangement.trace
         if trace not in self.watched:
             block = arrangement.operator.block([0])
@@ -105,11 +105,11 @@ class Captures:
             self.watched[trace] = block
 
     def forget_freed(self) -> None:
-        """Operators were dropped: their blocks went with them."""
+        """Forget dropped operators, whose blocks were freed with them."""
         self.watched = {trace: block for trace, block in self.watched.items() if trace.address}
 
     def take(self) -> dict[Trace, Captured]:
-        """The changes since the last time, which are forgotten here."""
+        """Return and remove the changes since the last call."""
         found = {}
         for trace, block in self.watched.items():
             batch = make.peek(block, 0)

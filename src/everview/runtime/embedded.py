@@ -1,7 +1,7 @@
-"""The embedded runtime: the dataflow is in this process, a step is one call of the compiled executor.
+"""The embedded runtime: the dataflow is in this process, and a step is one call of the compiled executor.
 
-New operators get their state in one of three ways (`Fill`): they compute it from what they read, it is put back from
-files afterwards, or it is taken over from another dataflow (`everview.recovery.migration`).
+New operators get their state in one of three ways (`Fill`): computed from their inputs, restored from files afterwards,
+or taken over from another dataflow (`everview.recovery.migration`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import pressing
+from everview.dataflow import kernel_interrupts
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
-from everview.dataflow.lately import Lately
 from everview.dataflow.operators import Arrange, Arrangement, Operator
-from everview.dataflow.swapping import swap
-from everview.dataflow.team import SPLIT, available_cores
+from everview.dataflow.plan_swap import swap
+from everview.dataflow.thread_pool import SPLIT, available_cores
+from everview.dataflow.timed_history import TimedHistory
 from everview.errors import EverviewError, MemoryLimitError
 from everview.kernels import make
 from everview.language.relation import relation_of
@@ -30,27 +30,27 @@ from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory, StepLog
 from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome, packer
 from everview.runtime.captures import Captures, Supposed
-from everview.runtime.spilling import Spilling, refused
+from everview.runtime.spill import SpillFiles, refused
 from everview.store.offsets import change_offsets
 
 Built = TypeVar("Built")
 
 BULK_ROWS = 256
-"""Rows from which an insert is sorted straight into a batch."""
+"""Number of rows from which an insert is sorted directly into a batch."""
 
 
 class Fill(Protocol):
     """How new operators get their state."""
 
     def settle(self, dataflow: Dataflow) -> None:
-        """Something was built: bring it up to date."""
+        """Bring newly built operators up to date."""
 
     def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
-        """The rows that a new table is to be given of those it begins with."""
+        """The rows that a new table receives of its initial ones."""
 
 
 class Computed:
-    """It is computed from what the operators read."""
+    """State is computed from the operators' inputs."""
 
     def settle(self, dataflow: Dataflow) -> None:
         dataflow.install()
@@ -60,7 +60,7 @@ class Computed:
 
 
 class Restored:
-    """It is put back from files when all is built."""
+    """State is restored from files when everything is built."""
 
     def settle(self, dataflow: Dataflow) -> None:
         dataflow.installed()
@@ -85,15 +85,15 @@ class EmbeddedRuntime:
         self.offsets: dict[str, str] = {}
         self._merge_effort = merge_effort
         self._threads = threads
-        self.spilling = None if memory is None else Spilling(memory, folder)
-        """where state goes that is more than the session may hold in memory"""
+        self.spill = None if memory is None else SpillFiles(memory, folder)
+        """moves state beyond the memory limit into files"""
         self.sound = memory is None
         self._fill: Fill = Computed()
         self.backing: Backing = InMemory()
         self.log: StepLog | None = None
-        """what keeps steps, if anything does"""
+        """the log of steps, if any"""
         self._under_way: tuple[list[ChangeSet], int] | None = None
-        """the transactions of a step whose end was not noted yet, and the time before it"""
+        """the transactions of a step whose end was not recorded yet, and the time before it"""
         self._begin()
 
     def _begin(self) -> None:
@@ -103,22 +103,23 @@ class EmbeddedRuntime:
         self.dataflow, self.builder, self.captures = dataflow, Builder(dataflow), Captures()
 
     def _share(self, rows: Callable[[], int]) -> None:
-        """Have a thread for every core from the first large step on, if that was left to us."""
+        """By default, start one thread per core at the first large step."""
         if self._threads is None and rows() >= SPLIT:
             self._threads = available_cores()
             if self._threads > 1:
                 self.dataflow.share_work(self._threads)
 
     def begin_again(self) -> None:
-        """Free the dataflow and have an empty one."""
+        """Free the dataflow and start an empty one."""
         before = self.dataflow
         self._begin()
-        self.dataflow.lately = None if before.lately is None else Lately(before.lately.seconds)
+        kept = before.timed_history
+        self.dataflow.timed_history = None if kept is None else TimedHistory(kept.seconds)
         before.close()
 
     @contextmanager
     def filling(self, fill: Fill) -> Iterator[None]:
-        """What is built inside gets its state in another way."""
+        """Use another way of filling state for what is built inside."""
         before, self._fill = self._fill, fill
         try:
             yield
@@ -156,9 +157,9 @@ class EmbeddedRuntime:
         self._tidy()
 
     def _installed(self, build: Callable[[], Built]) -> Built:
-        """Build something and bring it up to date; if that fails, nothing of it stays."""
+        """Build something and bring it up to date; on failure remove it."""
         while True:
-            pressed = pressing.count
+            pressed = kernel_interrupts.count
             try:
                 with self._within_memory():
                     self._share(self._table_rows)
@@ -166,26 +167,26 @@ class EmbeddedRuntime:
                     self._fill.settle(self.dataflow)
             except BaseException as error:
                 self.builder.forget_new()
-                if pressing.disturbed(self.dataflow, error, pressed):
+                if kernel_interrupts.disturbed(self.dataflow, error, pressed):
                     continue
                 raise self._refused(error) from None
             return built
 
     def _table_rows(self) -> int:
-        """Updates of the largest table."""
+        """The number of updates of the largest table."""
         return max((a.trace.measure()[1] for a in self.builder.tables.values()), default=0)
 
     def _within_memory(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.spilling is None else self.spilling.limited(self.dataflow)
+        return nullcontext() if self.spill is None else self.spill.limited(self.dataflow)
 
     def _tidy(self) -> None:
         if self.dataflow.provenance is not None:
             self.dataflow.provenance.sweep_if_due()
-        if self.spilling is not None:
-            self.spilling.tidy(self.dataflow)
+        if self.spill is not None:
+            self.spill.tidy(self.dataflow)
 
     def _refused(self, error: BaseException) -> BaseException:
-        return error if self.spilling is None else refused(error, self.spilling.memory)
+        return error if self.spill is None else refused(error, self.spill.memory)
 
     def keep_only(self, roots: list[Operator]) -> None:
         self.builder.forget(self.dataflow.collect(roots))
@@ -202,18 +203,18 @@ class EmbeddedRuntime:
                 self.log.before(before, transactions)
             except BaseException as error:
                 return self._aborted(error)
-        if self.spilling is not None:
-            return self._step_within_memory(self.spilling, transactions, before)
-        return self._run(transactions, before)
+        if self.spill is not None:
+            return self._step_within_memory(self.spill, transactions, before)
+        return self._run_transactions(transactions, before)
 
-    def _step_within_memory(self, files: Spilling, transactions: list[ChangeSet], before: int) -> StepOutcome:
-        """If a step does not fit, it is tried again when all that can be is in files."""
+    def _step_within_memory(self, files: SpillFiles, transactions: list[ChangeSet], before: int) -> StepOutcome:
+        """Run a step; if it does not fit into memory, retry after moving everything possible into files."""
         try:
             with files.limited(self.dataflow):
-                outcome = self._run(transactions, before, last=False)
+                outcome = self._run_transactions(transactions, before, last=False)
                 if isinstance(outcome.error, MemoryLimitError) and not outcome.committed:
                     files.make_room(self.dataflow)
-                    outcome = self._run(transactions, before)
+                    outcome = self._run_transactions(transactions, before)
         except MemoryLimitError as error:
             outcome = self._aborted(error)
         if isinstance(outcome.error, MemoryLimitError) and not outcome.committed:
@@ -221,11 +222,11 @@ class EmbeddedRuntime:
         files.tidy(self.dataflow)
         return outcome
 
-    def _run(self, transactions: list[ChangeSet], before: int, *, last: bool = True) -> StepOutcome:
-        """Hand the rows over and run. `last`: a failure is told to the log, too; else the step will be tried again."""
+    def _run_transactions(self, transactions: list[ChangeSet], before: int, *, last: bool = True) -> StepOutcome:
+        """Pass the rows in and run. `last`: report a failure to the log, too; otherwise the step will be retried."""
         dataflow = self.dataflow
         while True:
-            pressed = pressing.count
+            pressed = kernel_interrupts.count
             try:
                 if len(transactions) == 1 and (few := _few(transactions[0], before + 1)) is not None:
                     dataflow.run(1, *few)
@@ -237,7 +238,7 @@ class EmbeddedRuntime:
             except BaseException as error:
                 if dataflow.time != before or dataflow.ended():
                     return self._committed(transactions, error)  # complete, and only then interrupted
-                if pressing.disturbed(dataflow, error, pressed):
+                if kernel_interrupts.disturbed(dataflow, error, pressed):
                     dataflow.abort()
                     continue
                 if not last and isinstance(error, MemoryLimitError):
@@ -245,14 +246,13 @@ class EmbeddedRuntime:
                 return self._aborted(error)
             if self.log is not None or self.captures.watched or dataflow.provenance is not None:
                 return self._committed(transactions)
-            for changes in transactions:
-                if changes.offsets:
-                    change_offsets(self.offsets, changes.offsets)
+            if len(transactions) > 1 or transactions[0].offsets:
+                return self._committed(transactions)
             self._under_way = None
-            return COMMITTED
+            return COMMITTED  # the fast path: nothing of `_committed` applies
 
     def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
-        """See the protocol. Everything outside of loops is copied, which costs less than saying what is wanted."""
+        """See the protocol. Everything outside loops is copied, which is cheaper than selecting."""
         dataflow = self.dataflow
         few = _few(changes, dataflow.time + 1)
         if few is not None:
@@ -282,7 +282,7 @@ class EmbeddedRuntime:
             try:
                 self.log.committed(transactions)
             except BaseException as another:
-                if not isinstance(another, EverviewError):  # the log is told again when all is settled
+                if not isinstance(another, EverviewError):  # the log is updated again when everything is settled
                     return StepOutcome(True, error or another, self.captures.take())
                 error = error or another
         self._under_way = None
@@ -297,7 +297,7 @@ class EmbeddedRuntime:
         outcome = COMMITTED
         if self._under_way is not None:
             transactions, before = self._under_way
-            if self.dataflow.time != before:  # it was complete, and then cut off
+            if self.dataflow.time != before:  # it was complete, and then interrupted
                 outcome = self._committed(transactions)
             elif self.log is not None:
                 self.log.aborted()
@@ -345,14 +345,12 @@ class EmbeddedRuntime:
 
 
 def _most_rows(transactions: Sequence[ChangeSet]) -> int:
-    """Rows of the largest change."""
+    """The number of rows of the largest change."""
     return max((len(r) if type(r) is list else r.shape[1] for c in transactions for _, r, _ in c), default=0)
 
 
 def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:
-    """The batcher and the words of a transaction that changes a few rows of one table, as most do; None if it is
-    another.
-    """
+    """The batcher and words of a transaction that changes a few rows of one table, as most do; None for others."""
     if not changes:
         return None
     only, rows, diff = changes[0]
@@ -373,7 +371,7 @@ def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:
 
 
 def _hand_over(changes: ChangeSet, time: int) -> None:
-    """Put a transaction's rows into the tables' batchers; the few rows that are tuples, those of one table at once."""
+    """Put a transaction's rows into the tables' batchers; the few rows that are tuples are grouped by table."""
     few: dict[Arrangement, list[int]] = {}
     for table, rows, diff in changes:
         arrangement = relation_of(table).arrangement
@@ -387,7 +385,7 @@ def _hand_over(changes: ChangeSet, time: int) -> None:
 
 
 def _add_words(words: list[int], arrangement: Arrangement, rows: list[tuple[int, ...]], time: int, diff: int) -> None:
-    """Rows as a batcher holds them: columns in the index's order, time, diff."""
+    """Rows in the batcher's format: columns in the index's order, time, diff."""
     if arrangement.plain:
         for row in rows:
             words += row

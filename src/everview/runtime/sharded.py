@@ -1,16 +1,15 @@
 """The sharded runtime: the dataflow runs in shards, on a cluster.
 
 This process keeps a *replica*: the same operators as every shard, never run, whose traces are filled with what the
-shards add. Only traces that somebody reads are filled, from their beginning when they are first read (`sync`) and with
-every step from then on. All of reading (snapshots, history, lookups, subscriptions) then works as in the embedded
-runtime.
+shards add. Only traces that are read are filled: completely when they are first read (`sync`), and with every step from
+then on. All reads (snapshots, history, look-ups, subscriptions) then work as in the embedded runtime.
 
 A `Cluster` runs steps on the shards. `LocalCluster` has them all in this process.
 
-Whatever happens is one of two things. Shards *compute* what a step or a new view adds; that can be thrown away, on all
-of them, at any moment (`Cluster.undo`). Then it is *committed*, and the replica follows; that is never cut off
-(`everview.dataflow.unbroken`). So whoever finds the session after a call that was cut off waits for a commit under way
-and throws away what was not committed: the shards agree, with each other and with the replica (`settle`).
+Every operation has two phases. Shards first *compute* what a step or a new view adds; this can be discarded on all of
+them at any moment (`Cluster.undo`). Then it is *committed*, and the replica follows; this is never interrupted
+(`everview.uninterruptible`). After an interrupted call, `settle` waits for a commit in progress and discards what was
+not committed, so that the shards agree with each other and with the replica.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from everview import stopping
+from everview import cancellation
 from everview.dataflow import shield, superstep
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
@@ -49,14 +48,14 @@ from everview.runtime.base import (
     columns_of,
 )
 from everview.runtime.captures import Captures, Supposed
-from everview.runtime.seen import Seen
+from everview.runtime.row_samples import RowSamples
 from everview.store.offsets import change_offsets
-from everview.unbroken import Unbroken
+from everview.uninterruptible import Uninterruptible
 
 
 @dataclass(frozen=True)
 class ShardStep:
-    """What goes into a step on shards."""
+    """The input of a step on shards."""
 
     inputs: Inputs
     """rows for the batchers of tables, by shard"""
@@ -68,61 +67,61 @@ class ShardStep:
 
 
 Commit = Callable[[], list[Added]]
-"""What was computed, and is to be committed: gives what each shard added, at least to the operators that are wanted."""
+"""Commits what was computed; returns what each shard added, at least to the wanted operators."""
 
 T = TypeVar("T")
 
 
 class Cluster(Protocol):
-    """Where the shards are."""
+    """The set of shards."""
 
     shards: int
     here: bool
-    """whether they compute in this process: then they must not be cut off while they do"""
+    """whether they compute in this process, where they must not be interrupted"""
 
     def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> Commit:
-        """Apply a command on all shards, and bring new operators up to date; it is not committed yet."""
+        """Apply a command on all shards and bring new operators up to date, without committing."""
 
     def step(self, step: ShardStep, wanted: Set[int]) -> Commit:
-        """Run a step on all shards, all or nothing; it is not committed yet."""
+        """Run a step on all shards, all or nothing, without committing."""
 
     def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
-        """Run a step on all shards and undo it; gives what each shard would have added to the operators wanted."""
+        """Run a step on all shards and undo it; return what each shard would have added to the wanted operators."""
 
     def undo(self) -> None:
-        """Throw away whatever was computed, wholly or in part, and not committed; twice does no harm."""
+        """Discard everything computed, wholly or in part, and not committed; idempotent."""
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
-        """All that some operators' traces hold now."""
+        """The current contents of some operators' traces."""
 
     def dataflows(self) -> Sequence[Dataflow]:
-        """Those of the shards that are in this process."""
+        """The dataflows of the shards in this process."""
 
     def measure(self) -> np.ndarray:
-        """Batches, updates and bytes held for each operator number, over all shards."""
+        """Batches, updates and bytes by operator number, over all shards."""
 
     def resharding(self, shards: int) -> Resharder | None:
-        """The way to another number of shards; None where it cannot be changed."""
+        """The move to another number of shards; None if it is fixed."""
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
-        """Encode rows that are not in this process where they are; None if that cannot be done."""
+        """Encode remote rows where they are; None if that is not possible."""
 
     def where(self) -> str:
-        """Where steps run, and why there, for people."""
+        """Where steps run and why, for display."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
 
 
 class Sent(NamedTuple):
-    """What shards sent each other: rows by the number of the operator they were for, and bytes in all."""
+    """Traffic between shards: rows by the number of the receiving operator, and total bytes."""
 
     rows: dict[int, int]
     bytes: int
 
 
 class LocalCluster:
-    """All shards in this process, made like the driver's replica, and compared with it whenever something is built."""
+    """All shards in this process, built like the driver's replica and compared with it after every build."""
 
     here = True
 
@@ -147,7 +146,8 @@ class LocalCluster:
         return []
 
     def _compare(self) -> None:
-        """Rows go to operators by number: shards that have others would read each other's rows as something else."""
+        """Rows are addressed to operators by number: shards with different operators would misread each other's
+        rows."""
         wanted = self._driver_replica.fingerprint()
         for shard in self._shards:
             if shard.replica.fingerprint() != wanted:
@@ -190,7 +190,7 @@ class LocalCluster:
         return [shard.dataflow for shard in self._shards]
 
     def sent(self) -> Sent:
-        """What shards sent each other so far."""
+        """Traffic between shards so far."""
         rows: Counter[int] = Counter()
         for shard in self._shards:
             rows.update(shard.rows_sent)
@@ -214,7 +214,7 @@ class LocalCluster:
 
 
 class Build(Protocol):
-    """How what is declared becomes operators."""
+    """How declarations become operators."""
 
     def table(self, command: MakeTable) -> Arrangement:
         """The index of a base table."""
@@ -223,14 +223,14 @@ class Build(Protocol):
         """An arrangement of a plan."""
 
     def swap(self, command: Swap) -> None:
-        """Have a join by another plan."""
+        """Build a join by another plan."""
 
     def keep(self, command: Keep) -> None:
         """Drop what nothing needs."""
 
 
 class OnShards:
-    """It is built on all shards."""
+    """Builds on all shards."""
 
     def __init__(self, runtime: ShardedRuntime) -> None:
         self._runtime = runtime
@@ -260,20 +260,20 @@ class ShardedRuntime:
         self.sound = False
         self.cluster = cluster
         self.replica = replica
-        self.seen = Seen()
+        self.row_samples = RowSamples()
         self._filled: set[Operator] = set()
-        self._unbroken = Unbroken()
+        self._uninterruptible = Uninterruptible()
         self._done: StepOutcome | None = None
-        """what became of the last step, from its commit until somebody was told"""
+        """the outcome of the last step, from its commit until it is reported"""
         self.cut_off = False
-        """whether a commit failed half-way: shards and replica may not agree any more"""
+        """whether a commit failed half-way, so that shards and replica may disagree"""
         self._build: Build = OnShards(self)
 
     # building
 
     @contextmanager
     def building(self, build: Build) -> Iterator[None]:
-        """What is declared inside is built in another way."""
+        """Build declarations inside in another way."""
         before, self._build = self._build, build
         try:
             yield
@@ -288,7 +288,7 @@ class ShardedRuntime:
     def install(
         self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
     ) -> Arrangement:
-        return self._build.view(Install(node, keys, history, choice, self.seen.hot(node, self.cluster.shards)))
+        return self._build.view(Install(node, keys, history, choice, self.row_samples.hot(node, self.cluster.shards)))
 
     def swap(self, join: plan.Node, target: plan.Node) -> None:
         self._build.swap(Swap(join, target))
@@ -310,7 +310,7 @@ class ShardedRuntime:
     def build(self, command: MakeTable | Install | Swap) -> Arrangement | None:
         """Build something on all shards, and here."""
         try:
-            arrangement, inputs = self._unbroken.run(lambda: self._built(command))
+            arrangement, inputs = self._uninterruptible.run(lambda: self._built(command))
             commit = self._computed(lambda: self.cluster.build(command, inputs, self._followed()))
             self._commit(commit, self._installed)
         except BaseException:
@@ -319,7 +319,7 @@ class ShardedRuntime:
         return arrangement
 
     def _built(self, command: MakeTable | Install | Swap) -> tuple[Arrangement | None, Inputs]:
-        """Build it here, and say what goes to which shard."""
+        """Build it here, and determine what goes to which shard."""
         arrangement = self.replica.build(command)
         inputs: Inputs = {}
         if isinstance(command, MakeTable) and command.rows:
@@ -331,10 +331,10 @@ class ShardedRuntime:
         self.dataflow.installed()
         self.fill(self._filled, added)
 
-    # what is thrown away, and what is not
+    # computing and committing
 
     def _computed(self, compute: Callable[[], T]) -> T:
-        """Have the shards compute something."""
+        """Let the shards compute something."""
         if self.cut_off:
             raise _closed()
 
@@ -342,10 +342,10 @@ class ShardedRuntime:
             with self._serving():
                 return compute()
 
-        return self._unbroken.run(work, _hear) if self.cluster.here else work()
+        return self._uninterruptible.run(work, _hear) if self.cluster.here else work()
 
     def _commit(self, commit: Commit, follow: Callable[[list[Added]], None]) -> None:
-        """Commit something, and do here what follows from it: both, whatever comes, or neither."""
+        """Commit something and apply it here: both, uninterruptibly, or neither."""
         if self.cut_off:
             raise _closed()
 
@@ -355,19 +355,19 @@ class ShardedRuntime:
             follow(added)
             self.cut_off = False
 
-        self._unbroken.run(work)
+        self._uninterruptible.run(work)
 
     def _undo(self) -> None:
-        """Throw away what was computed and not committed."""
+        """Discard what was computed and not committed."""
         if self.cluster.here:
-            self._unbroken.run(self.cluster.undo)
+            self._uninterruptible.run(self.cluster.undo)
         else:
             self.cluster.undo()
-        self._unbroken.run(self.builder.forget_new)
+        self._uninterruptible.run(self.builder.forget_new)
 
     def settle(self) -> StepOutcome:
-        """What was being committed is; what was not is thrown away, on all shards."""
-        self._unbroken.wait()
+        """Finish a commit in progress; discard everything else on all shards."""
+        self._uninterruptible.wait()
         if self.cut_off:
             raise _closed()
         self.dataflow.serving = 0
@@ -383,7 +383,7 @@ class ShardedRuntime:
             commit = self._computed(lambda: self.cluster.step(step, self._followed()))
             self._commit(commit, lambda added: self._committed(step, added))
         except BaseException as error:
-            self._unbroken.wait()
+            self._uninterruptible.wait()
             done = self._take_done()
             if done is None:
                 self._undo()
@@ -421,19 +421,19 @@ class ShardedRuntime:
                 if isinstance(rows, RemoteRows):
                     remote.append(rows)
                     if diff > 0 and rows.samples:
-                        self.seen.note(relation_of(table).id, np.concatenate(rows.samples, axis=1), rows.rows)
+                        self.row_samples.note(relation_of(table).id, np.concatenate(rows.samples, axis=1), rows.rows)
                 elif (columns := columns_of(rows)).size:
                     self._distribute(relation_of(table).arrangement, columns, self.dataflow.time + offset, diff, inputs)
         return ShardStep(inputs, len(transactions), offsets, tuple(remote))
 
     def caught_up(self, added: Iterable[Added]) -> StepOutcome:
-        """The shards have committed something: take over what is read here."""
+        """Apply what the shards have committed to the traces that are read here."""
         self.fill(self._filled, added)
         return StepOutcome(True, None, self.captures.take()) if self.captures.watched else COMMITTED
 
     @contextmanager
     def _serving(self) -> Iterator[None]:
-        """The shards run: if users' functions run in this process, they do so in this thread."""
+        """Mark that shards run: user functions in this process run in this thread."""
         self.dataflow.serving = threading.get_ident()
         try:
             yield
@@ -445,12 +445,12 @@ class ShardedRuntime:
         return {o.number for o in self._filled}
 
     def _distribute(self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs) -> None:
-        """Add rows of a table to the inputs of the shards they belong to."""
+        """Add rows of a table to the inputs of their shards."""
         operator = arrangement.operator
         operator.changes += columns.shape[1]
         ordered = columns[list(arrangement.order)]
         if diff > 0 and (purpose := operator.purpose) is not None and isinstance(purpose.node, plan.Table):
-            self.seen.note(purpose.node.id, columns)
+            self.row_samples.note(purpose.node.id, columns)
         for shard, here in operator.spread.parts(ordered, self.cluster.shards):
             inputs.setdefault(shard, []).append((operator.number, batcher_rows(ordered[:, here], time, diff)))
 
@@ -493,7 +493,7 @@ class ShardedRuntime:
             self._commit(list, follow)
 
     def fill(self, operators: set[Operator], added: Iterable[Added]) -> None:
-        """Append what the shards say to the replica's traces of some operators."""
+        """Append the results of the shards to the replica's traces of some operators."""
         if not operators:
             return
         traces = np.zeros(len(self.dataflow.numbered), dtype=np.int64)
@@ -510,28 +510,28 @@ class ShardedRuntime:
         return self.cluster.encode_remote(target, rows)
 
     def close(self) -> None:
-        self._unbroken.wait()
+        self._uninterruptible.wait()
         self.cluster.close()
         self.backing.close()
         self.dataflow.close()
 
     def abandon(self) -> None:
-        self._unbroken.wait()
+        self._uninterruptible.wait()
         self.cluster.close()
         self.backing.abandon()
         self.dataflow.close()
 
 
 def made(arrangement: Arrangement | None) -> Arrangement:
-    """What a table or a view has been built as."""
+    """What a table or view was built as."""
     assert arrangement is not None
     return arrangement
 
 
 def _hear() -> None:
-    """Raise what the calling thread is to hear."""
+    """Raise pending interrupts of the calling thread."""
     shield.hear()
-    stopping.poll()
+    cancellation.poll()
 
 
 def _closed() -> ClosedError:
@@ -543,7 +543,7 @@ def _closed() -> ClosedError:
 
 
 def batcher_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:
-    """Rows as batchers take them: columns, time and diff of one row after the other."""
+    """Rows in the batcher's format: columns, time and diff of one row after the other."""
     rows = np.empty((len(columns[0]), len(columns) + 2), dtype=np.int64)
     for place, column in enumerate(columns):
         rows[:, place] = column

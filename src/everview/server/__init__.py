@@ -2,21 +2,21 @@
 
 Read in this order:
 
-    engine         the thread that owns the session, and the one queue in which everything waits for it
-    chunks, feeds  what views change, cut into chunks that all their subscribers share
-    turnstile      how thousands of subscribers that wake together leave room for others
-    asking         a text of SQL from somebody who has no session of their own
-    subscription   one client's place in the feeds of several views: what it is told next
-    serving        the process: listeners that start and stop together, signals, what is printed
-    beside         the same in a thread of a program
+    engine         the thread that owns the session, and its queue of work
+    chunks, feeds  the changes of views, in chunks shared by all subscribers
+    turnstile      rate limiting of thousands of subscribers that wake together
+    asking         executing a client's SQL in the shared session
+    subscription   one client's position in the feeds of several views
+    serving        the process: listeners, signals, start-up messages
+    beside         a server in a thread of a program
     http           HTTP and WebSocket
     pg             PostgreSQL's protocol
 
-Everything but the engine's thread is one asyncio loop. Nothing on the loop reads the session: a read would wait there
-for the step under way, and with it every client.
+Everything but the engine's thread is one asyncio loop. Nothing on the loop reads the session: a read would wait for the
+current step and block every client.
 
-Besides:
+Further modules:
 
-    settings, identity, jwt, stamps    how a server is reached, and by whom
-    jobs, fairness, readers, quotas    work that waits, whose turn it is, and how much of it
+    settings, identity, jwt, stamps    addresses and authentication
+    jobs, fairness, readers, quotas    queued work, fair scheduling, parallel reads, quotas
 """

@@ -1,7 +1,7 @@
-"""A server in a thread beside a program: for programs that want others to look into what they keep, and for tests.
+"""A server in a thread of a program: for programs that expose their data, and for tests.
 
-The session belongs to the server from then on. The program itself uses a client too: what it would do with the session
-directly would come between the server's own work, and its subscribers would hear of it late.
+The session then belongs to the server. The program itself uses a client too: direct use of the session would interleave
+with the server's own work, and subscribers would be notified late.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def serve_beside(session: Session, **settings: Any) -> Beside:
-    """Serve a session from a thread of this program, on any port that is free; see `Settings` for what can be said.
+    """Serve a session from a thread of this program, on any free port; see `Settings` for the options.
 
     >>> import everview as ev
     >>> with serve_beside(ev.connect()) as server:
@@ -47,7 +47,7 @@ class Beside:
         self._failed: BaseException | None = None
 
     def start(self) -> Beside:
-        """Begin; when this is over, clients can connect."""
+        """Start; on return, clients can connect."""
         self._thread.start()
         self._ready.wait()
         if self._failed is not None:
@@ -65,7 +65,7 @@ class Beside:
         self.loop.run_forever()
 
     def do(self, work: Callable[[Session], T]) -> T:
-        """Have the engine do something with the session itself."""
+        """Run a function with the session on the engine's thread."""
         return asyncio.run_coroutine_threadsafe(self.server.engine.run(work), self.loop).result()
 
     def stop(self) -> None:
@@ -84,12 +84,12 @@ class Beside:
 
     @property
     def settings(self) -> Settings:
-        """How it is reached, with the port that was free."""
+        """The settings, with the actual port."""
         return replace(self.server.settings, http=self.port)
 
     @property
     def token(self) -> str:
-        """What clients have to know."""
+        """The token that clients need."""
         return self.server.settings.token
 
     @property

@@ -1,7 +1,7 @@
-"""Chunks: what a view changed between two times, added up, for all who are to be told.
+"""Chunks: the consolidated changes of a view between two times, shared by all subscribers.
 
-A chunk has its rows three times: as codes, which can be added to those of other chunks; as Python rows or as an Arrow
-table, decoded once; and as whatever protocols made of them. It does not change.
+A chunk has its rows in three forms: as codes, which can be added to those of other chunks; as Python rows or as an
+Arrow table, decoded once; and as encoded by protocols. It is immutable.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Chunk:
     diffs: np.ndarray
     rows: list[Row]
     columns: pa.Table | None = None
-    """in place of the rows, if the feed is one of Arrow tables"""
+    """instead of the rows, if the feed is one of Arrow tables"""
     encoded: dict[str, bytes] = field(default_factory=dict)
-    """what protocols made of it, by their names: each encodes it once for all"""
+    """encodings by protocol name: each encodes it once for all"""
 
     def __len__(self) -> int:
         return len(self.diffs)
 
     @property
     def cells(self) -> int:
-        """How many values it has."""
+        """The number of values."""
         return len(self.diffs) * (len(self.names) + 1)
 
     def signed(self) -> list[tuple[Row, int]]:
@@ -54,7 +54,7 @@ class Chunk:
 
 
 def summed(chunks: list[Chunk]) -> Chunk:
-    """Chunks that follow one another as one, in which a row that came and went is not."""
+    """Consecutive chunks merged into one, without rows that cancel."""
     codes = np.concatenate([c.codes for c in chunks], axis=1)
     kept, diffs = remaining(codes, np.concatenate([c.diffs for c in chunks]))
     first, last = chunks[0], chunks[-1]

@@ -1,20 +1,19 @@
-"""The engine: one thread that owns the session, and one queue in which all work for it waits.
+"""The engine: one thread that owns the session, and a queue of work for it.
 
-`await engine.run(work)` has the thread call `work(session)` and gives back what that returns, or raises what it
-raises. Work is done one after the other: of one principal in the order in which it was asked for, of several in turns
-(`everview.server.fairness`). That order is the order of the transactions' times. A job is whole: nobody else's comes in
-between, so a transaction is begun and ended in one piece. A client that wants several statements in one transaction
-collects them and sends them together.
+`await engine.run(work)` calls `work(session)` on the thread and returns or raises its result. Work is done one item at
+a time: in order of submission for one principal, in turns for several (`everview.server.fairness`). That order is the
+order of the transactions' times. A job is atomic: no other job interleaves, so a transaction is begun and ended in one
+piece. A client that wants several statements in one transaction sends them together.
 
-Who only reads does not wait for a long step, and holds up nobody: `await engine.read(work)` is done in another thread
-(`everview.server.readers`), beside the step under way, and sees the last complete time.
+Reads neither wait for a long step nor block others: `await engine.read(work)` runs in another thread
+(`everview.server.readers`), beside the current step, and sees the last complete time.
 
-Work has a `key`, whoever asks for it. `engine.cancel(key)` drops what waits under that key, and has the session stop
-what runs (`everview.session.limits`); either fails with E_CANCELLED and has changed nothing. So does work whose
-caller goes away: nobody would hear the answer.
+Work has a `key`, which identifies the requester. `engine.cancel(key)` drops queued work with that key and stops running
+work (`everview.session.limits`); either fails with E_CANCELLED and has changed nothing. So does work whose caller
+disconnects.
 
-Hazards. Work must not wait for the loop, or for other work: the thread has nobody to do it. It must not keep what it
-is given beyond its end, a view for instance: the next job may drop it. Ask by name each time.
+Hazards: work must not wait for the loop or for other work: that would deadlock. It must not keep references beyond its
+end, to a view for instance: the next job may drop it. Look it up by name each time.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from everview.dataflow.lending import MustWait
+from everview.dataflow.read_leases import MustWait
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.fairness import Queue
 from everview.server.feeds import Feeds
@@ -37,9 +36,9 @@ from everview.server.stamps import stamp_of
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
 from everview.session.core import core_of
 from everview.session.limits import cancelled
-from everview.session.reads.guests import lend, visited
+from everview.session.reads.concurrent_reads import lend, visited
 from everview.session.rights.access import forbidden
-from everview.session.rights.acting import WHO, Principal, acting
+from everview.session.rights.principal import WHO, Principal, acting
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -47,20 +46,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_WAITING = 10_000
-"""Jobs that may wait; more are refused (E_BUSY), rather than kept until they are of no use."""
+"""Maximum queue length; more jobs are refused (E_BUSY) rather than kept until they are useless."""
 
 AGAIN = 0.02
-"""Seconds after which work that is to stop is asked once more: between two calls of the session it cannot hear."""
+"""Seconds between repeated stop requests: between two session calls they are not noticed."""
 
 LOOK = 1.0
-"""Seconds between looks at whose token has ended."""
+"""Seconds between checks for expired tokens."""
 
 GRACE = 5.0
-"""Seconds for which the work under way may go on when the engine is closed."""
+"""Seconds that running work may continue when the engine is closed."""
 
 
 class Engine:
-    """The owner of a session, for callers on one asyncio loop; made while that runs.
+    """The owner of a session, for callers on one asyncio loop; create it on the running loop.
 
     >>> import asyncio, everview as ev
     >>> async def main():
@@ -78,14 +77,14 @@ class Engine:
         self.loop = asyncio.get_running_loop()
         self.most_waiting = most_waiting
         self.jobs = 0
-        """jobs that were done"""
+        """number of jobs done"""
         self.seconds = 0.0
-        """how long they took together"""
+        """total time they took"""
         self.quotas = Quotas(self)
-        """what each role may use, and uses"""
+        """quotas and usage of each role"""
         core_of(session).attached.setdefault("ev", []).append(self.quotas.relation())
         self.watched: dict[int, Watched] = {}
-        """what is told to somebody as long as they have the right to it, by identity; on the engine's thread"""
+        """subscriptions that depend on rights, by identity; on the engine's thread"""
         self._rights = core_of(session).access.version
         self._looked = 0.0
         self._waiting: Queue[Job] = Queue()
@@ -110,8 +109,8 @@ class Engine:
         memory: int | None = None,
         key: object = None,
     ) -> T:
-        """Have the engine's thread call `work` with the session. Each of the session's calls in it may take so many
-        seconds, and so many bytes more than there are.
+        """Call `work` with the session on the engine's thread. Each of its session calls is limited to so many seconds,
+        and so many additional bytes.
         """
         answer: T = await self._answered(self._job(work, seconds, memory, key), self._put)
         return answer
@@ -124,15 +123,15 @@ class Engine:
         memory: int | None = None,
         key: object = None,
     ) -> T:
-        """The same for work that only reads. It is done beside what the thread does, and sees the last complete time;
-        in the queue, if that is not possible. It may be begun several times, so it must change nothing anywhere.
+        """The same for read-only work. It runs beside the engine's thread and sees the last complete time; if that is
+        not possible, it is queued. It may be started several times, so it must not have side effects.
         """
         answer: T = await self._answered(self._job(work, seconds, memory, key), self._put_beside)
         return answer
 
     async def follow(self, work: Callable[[Session], T], *, key: object = None, **limits: Any) -> T:
-        """The same for work that begins to follow something: on the thread, or as a guest of the step that it runs. The
-        step's commit waits for the guest, so what the step changes is told to those who come meanwhile.
+        """The same for work that starts a subscription: on the thread, or as a guest of the current step. The step's
+        commit waits for the guest, so the step's changes are delivered to the new subscriber.
         """
         if self._running is None:
             return await self.run(work, key=key, **limits)
@@ -141,7 +140,7 @@ class Engine:
     def _as_guest(self, work: Callable[[Session], T], session: Session) -> T:
         if threading.current_thread() is self._thread:
             return work(session)
-        with self._guests:  # one after the other: they share what otherwise only the thread has
+        with self._guests:  # one after the other: they share state of the engine's thread
             found = visited(core_of(session), lambda: (work(session),))
         if found is None:
             raise MustWait
@@ -183,7 +182,7 @@ class Engine:
             self._readers.put(job, self.quotas.weight(job.who))
 
     def _read(self, job: Job, answer: Any, error: BaseException | None) -> None:
-        """A reader is done with a question; on its thread."""
+        """Called on a reader's thread when a read is done."""
         if isinstance(error, MustWait):
             try:
                 self._put(job)
@@ -195,12 +194,12 @@ class Engine:
             self.loop.call_soon_threadsafe(job.done, answer, error)
 
     def _check(self, who: Principal | None) -> None:
-        """Refuse work for somebody who is not let in any more."""
+        """Refuse work of a principal that is no longer admitted."""
         if who is not None and not core_of(self.session).access.alive(who):
             raise InputError("E_AUTH", "the role or the token no longer exists", "log in again")
 
     def cancel(self, key: object) -> bool:
-        """Drop the work that waits under a key, and have that under way stop; False if there is none. On the loop."""
+        """Drop queued work with a key, and stop running work; False if there is none. On the loop."""
         with self._changed:
             found = [job for job in (*self._waiting, self._running) if job is not None and job.key == key]
         return self._stop([*found, *self._readers.of(key)] if key is not None else [])
@@ -219,7 +218,7 @@ class Engine:
         return bool(waiting) or running is not None or bool(elsewhere)
 
     def _press(self, job: Job) -> None:
-        """Have the work under way stop, again and again until it ends: between calls of the session nobody hears."""
+        """Stop the running work, repeatedly until it ends: between session calls it cannot notice."""
         with self._changed:
             if self._running is not job:
                 return
@@ -228,12 +227,12 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """The number of queued jobs."""
         return len(self._waiting)
 
     @property
     def closing(self) -> bool:
-        """Whether it takes no more work."""
+        """Whether it accepts no more work."""
         return self._closing
 
     # following views
@@ -241,8 +240,8 @@ class Engine:
     async def subscribe(
         self, wanted: Sequence[Wanted], *, granularity: float = GRANULARITY, key: object = None
     ) -> Subscription:
-        """Follow tables, views or queries: what is there, at one time, and then what changes, at complete times. At
-        most once in `granularity` seconds; what happened meanwhile is added up.
+        """Subscribe to tables, views or queries: the contents at one time, then changes at complete times. At most one
+        delivery per `granularity` seconds; changes in between are consolidated.
         """
         subscription = Subscription(self, granularity, key)
         await subscription.add(wanted)
@@ -251,7 +250,7 @@ class Engine:
     # ending
 
     async def close(self) -> None:
-        """End: what waits fails with E_CLOSED, what runs has a moment to come to its end, the session is closed."""
+        """Close: queued work fails with E_CLOSED, running work gets a moment to finish, the session is closed."""
         with self._changed:
             self._closing = True
             dropped = self._waiting.clear()
@@ -282,7 +281,7 @@ class Engine:
         self.loop.call_soon_threadsafe(self._ended.set_result, error)
 
     def _next(self) -> Job | None:
-        """The next job, when there is some; None at the end. What views changed is told in between."""
+        """The next job, when there is one; None at the end. Changes of views are delivered in between."""
         while True:
             due = self.feeds.flush()
             with self._changed:
@@ -315,7 +314,7 @@ class Engine:
         self.loop.call_soon_threadsafe(job.done, answer, error)
 
     def _worked(self, job: Job) -> Any:
-        """What a job gives, done by whoever it is for and within its limits."""
+        """The result of a job, run on behalf of its principal and within its limits."""
         self._check(job.who)
         with acting(job.who):
             if job.seconds is None and job.memory is None:
@@ -324,7 +323,7 @@ class Engine:
                 return job.work(self.session)
 
     def _look_at_rights(self) -> None:
-        """Take back what somebody has no right to any more: it was revoked, or their token's time is over."""
+        """End subscriptions whose rights were revoked or whose token has expired."""
         version, self._looked = core_of(self.session).access.version, time.monotonic()
         changed, self._rights = version != self._rights, version
         for watched in list(self.watched.values()):
@@ -336,14 +335,14 @@ class Engine:
 
 
 class Watched(Protocol):
-    """What somebody follows."""
+    """A subscription that depends on rights."""
 
     who: Principal | None
     reads: tuple[str, ...]
     stamp: str
 
     def revoke(self, error: EverviewError) -> None:
-        """It is over; on the engine's thread."""
+        """End it; on the engine's thread."""
 
 
 def least(one: T | None, other: T | None) -> T | None:

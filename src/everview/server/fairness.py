@@ -1,11 +1,11 @@
-"""Fair queueing: work of several principals, taken in turns.
+"""Fair queueing of work from several principals.
 
-One queue in the order of arrival lets whoever asks most have most: a tenant that sends a thousand statements at once is
-served a thousand times before the next. Here each has a queue of its own, and is *charged* for the time that its work
-took, divided by its weight. The next job is that of whoever was charged least (start-time fair queueing). Somebody who
-comes back after a pause begins where the others are, and cannot save up.
+A FIFO queue favours whoever sends most: a tenant that sends a thousand statements at once is served a thousand times
+before the next. Here each principal has its own queue and is *charged* the time of its work, divided by its weight. The
+next job belongs to whoever was charged least (start-time fair queueing). A principal that returns after a pause starts
+level with the others, and cannot accumulate credit.
 
-Within one queue the order of arrival stays: what a client asks first is done first.
+Within one queue the order of arrival is kept.
 
 >>> queue = Queue()
 >>> for i in range(3): queue.put("a", f"a{i}")
@@ -26,18 +26,18 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 LEAST = 0.0001
-"""Seconds that any work is charged for: what takes no time still takes a turn."""
+"""Minimum charge in seconds: even trivial work takes a turn."""
 
 
 class Queue(Generic[T]):
-    """Work of several, taken in turns; whoever uses it has a lock."""
+    """Fairly queued work; the caller holds a lock."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[T]] = {}
         self._charged: dict[str, float] = {}
         self._weights: dict[str, float] = {}
         self._now = 0.0
-        """what whoever was taken last had been charged before: the others are not behind that"""
+        """the charge of the last one served, before it: others are not behind that"""
         self._size = 0
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Queue(Generic[T]):
             yield from waiting
 
     def put(self, whose: str, work: T, weight: float = 1.0) -> None:
-        """Let work wait."""
+        """Enqueue work."""
         if whose not in self._waiting:
             self._waiting[whose] = deque()
             self._charged[whose] = max(self._charged.get(whose, 0.0), self._now)
@@ -57,7 +57,7 @@ class Queue(Generic[T]):
         self._size += 1
 
     def take(self) -> tuple[str, T] | None:
-        """The work whose turn it is, and whose that is."""
+        """The next work, and its principal."""
         if not self._waiting:
             return None
         whose = min(self._waiting, key=lambda name: self._charged[name])
@@ -70,15 +70,15 @@ class Queue(Generic[T]):
         return whose, work
 
     def charge(self, whose: str, seconds: float) -> None:
-        """Work has taken so long."""
+        """Charge a principal for its work."""
         self._charged[whose] = self._charged.get(whose, self._now) + max(seconds, LEAST) / self._weights.get(whose, 1.0)
-        if len(self._charged) > 10_000:  # who has nothing waiting and is not ahead has nothing to remember
+        if len(self._charged) > 10_000:  # an idle principal that is not ahead needs no record
             kept = {n: c for n, c in self._charged.items() if n in self._waiting or c > self._now}
             self._charged = kept
             self._weights = {n: w for n, w in self._weights.items() if n in kept}
 
     def remove(self, work: T) -> bool:
-        """Drop work that waits; whether it did."""
+        """Remove queued work; return whether it was there."""
         for whose, waiting in self._waiting.items():
             if work in waiting:
                 waiting.remove(work)
@@ -89,11 +89,11 @@ class Queue(Generic[T]):
         return False
 
     def of(self, whose: str) -> int:
-        """How much of somebody's waits."""
+        """The number of queued items of a principal."""
         return len(self._waiting.get(whose, ()))
 
     def clear(self) -> list[T]:
-        """Drop everything; gives it back."""
+        """Remove and return everything."""
         found = list(self)
         self._waiting.clear()
         self._size = 0

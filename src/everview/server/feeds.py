@@ -1,19 +1,19 @@
-"""Feeds: what tables, views and queries change, cut into chunks that all their subscribers share.
+"""Feeds: the changes of tables, views and queries, in chunks shared by all subscribers.
 
-The session tells a feed of each complete time's changes, on the engine's thread. They are put by there, as codes. From
-time to time all feeds are *cut* together, at the last complete time: what each has put by is added up, decoded once,
-and goes to the loop as a `Chunk`, which covers the times from the cut before to this one. Because all feeds are cut at
-the same times, whoever has read several feeds up to a cut has seen one state of the whole database.
+The session notifies a feed of each complete time's changes, on the engine's thread, where they are collected as codes.
+Periodically all feeds are *cut* together, at the last complete time: what each has collected is consolidated, decoded
+once, and passed to the loop as a `Chunk`, which covers the times since the previous cut. Because all feeds are cut at
+the same times, a reader of several feeds up to a cut has seen one state of the whole database.
 
-On the loop a feed keeps its last chunks in a ring of bounded size. A subscriber is a position in it, a time, and costs
-nothing else: chunks between its position and the last cut are added up when it wants them, once for all who are at the
-same place (`Feed.between`). One that has fallen out of the ring is served from the view's own history, and when that
-does not reach back either, by its contents anew (`Feeds.read`).
+On the loop a feed keeps its last chunks in a bounded ring. A subscriber is just a position in it, a time: chunks
+between its position and the last cut are merged on demand, once for all at the same position (`Feed.between`). A
+subscriber that has fallen out of the ring is served from the view's own history, and if that does not reach back
+either, with its full contents (`Feeds.read`).
 
-The first change after a pause is cut at once; then at most one cut is made in `TICK` seconds.
+The first change after a pause is cut at once; then at most one cut is made every `TICK` seconds.
 
-What belongs to whom: `Feeds` and what a feed has in `_pending` and `_source` belong to the engine's thread, the ring
-and `subscribers` to the loop. Chunks do not change, apart from the encodings that are kept with them, on the loop.
+Ownership: `Feeds`, and a feed's `_pending` and `_source`, belong to the engine's thread; the ring and `subscribers` to
+the loop. Chunks are immutable, except for the cached encodings, on the loop.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from everview.server.stamps import stamp_of
 from everview.server.turnstile import Turnstile
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
-from everview.session.reads.followed import Followed as Relation
 from everview.session.reads.snapshot import remaining
-from everview.session.rights.acting import Principal
+from everview.session.reads.subscribable import Subscribable as Relation
+from everview.session.rights.principal import Principal
 from everview.sql import statements_of
 from everview.sql.rights import sharing
 from everview.sql.rights.shares import Share
-from everview.sql.streams.subscription import Subscription as Followed
+from everview.sql.streams.subscription import Subscription as Subscribable
 
 if TYPE_CHECKING:
     from everview.codes.codec import Codec
@@ -51,16 +51,16 @@ if TYPE_CHECKING:
     from everview.types import DataType
 
 HEARTBEAT = 5.0
-"""Seconds after which a subscriber is told of the time, if that went on and nothing of its own changed."""
+"""Seconds after which a subscriber without changes is notified of the time."""
 
 TICK = 0.005
-"""Seconds between two cuts."""
+"""Minimum seconds between cuts."""
 
 MOST_CELLS = 200_000
-"""Values in a feed's ring; the last chunk is kept in any case."""
+"""Maximum number of values in a feed's ring; the last chunk is always kept."""
 
 MERGES = 16
-"""Sums of chunks that a feed remembers: subscribers at the same place share them."""
+"""Number of cached merges per feed: subscribers at the same position share them."""
 
 
 class Feed:
@@ -71,16 +71,16 @@ class Feed:
         self.query = query
         self.arrow = arrow
         self.whose = whose
-        """for whom, if not everybody sees the same rows of it: all who have the same are told the same"""
+        """for which principals, if not all see the same rows: those with the same value share it"""
         self.names: tuple[str, ...] = ()
         self.types: tuple[DataType, ...] = ()
         self.identity = ""
-        """what it is a feed of, in a text that is another if the definition is another (`identity_of`)"""
+        """identifies its definition, and changes with it (`identity_of`)"""
         self.subscribers: set[Subscription] = set()
         self.floor = 0
         """the ring has everything after this time"""
         self.ended: EverviewError | None = None
-        """why it is over"""
+        """why it has ended"""
         self.resets = 0
         self.who: Principal | None = None
         """who opened it, if it is not for everybody"""
@@ -92,7 +92,7 @@ class Feed:
         self._cells = 0
         self._sums: OrderedDict[tuple[int, int], Chunk] = OrderedDict()
         self._pending: list[Batch] = []
-        self._source: Followed | None = None
+        self._source: Subscribable | None = None
         self._snapshot: Chunk | None = None
 
     @property
@@ -103,13 +103,13 @@ class Feed:
     # on the engine's thread
 
     def open(self, session: Session, at: int) -> None:
-        """Follow it from now on."""
+        """Start following it."""
         if self._source is not None:
             return
         if self.query:
             found = session.sql(f"SUBSCRIBE TO (\n{self.query}\n) WITHOUT SNAPSHOT")
         else:
-            found = Followed(sharing.of_name(statements_of(session), self.name), snapshot=False)
+            found = Subscribable(sharing.of_name(statements_of(session), self.name), snapshot=False)
         found.listen(self._pending.append)
         self._source = found
         codec = self._codec()
@@ -122,23 +122,23 @@ class Feed:
         self.floor = at
 
     def close(self) -> None:
-        """Follow it no more."""
+        """Stop following it."""
         if self._source is not None:
             self._source.close()
             self._source = None
         self._pending.clear()
 
     def revoke(self, error: EverviewError) -> None:
-        """Whoever follows it has no right to it any more."""
+        """End it: the right to it was revoked."""
         if self._end is not None:
             self._end(self, error)
 
     def dropped(self) -> bool:
-        """Whether what it followed is not there any more."""
+        """Whether its relation was dropped."""
         return self._source is not None and relation_of(self._source._view).dropped
 
     def cut(self, start: int, stop: int) -> Chunk | None:
-        """What it has put by, as a chunk; None if that comes to nothing."""
+        """The collected changes as a chunk; None if they cancel."""
         if not self._pending:
             return None
         batches, self._pending[:] = list(self._pending), []
@@ -148,7 +148,7 @@ class Feed:
         return self._chunk(start, stop, np.ascontiguousarray(codes[:, kept]), diffs) if len(kept) else None
 
     def contents(self, at: int) -> Chunk:
-        """What is there now."""
+        """The current contents."""
         assert self._source is not None
         found = self._snapshot
         if found is None or found.stop != at:
@@ -159,7 +159,7 @@ class Feed:
         return found
 
     def changes(self, since: int, at: int) -> Chunk:
-        """What changed after a time, from the view's history; E_COMPACTED if that does not reach back."""
+        """The changes after a time, from the view's history; E_COMPACTED if that does not reach back."""
         assert self._source is not None
         view = self._source._view
         if since < relation_of(view).installed_at:
@@ -180,7 +180,7 @@ class Feed:
     # on the loop
 
     def arrived(self, chunk: Chunk) -> None:
-        """The engine has cut a chunk."""
+        """Append a chunk from the engine."""
         self._ring.append(chunk)
         self._cells += chunk.cells
         while self._cells > MOST_CELLS and len(self._ring) > 1:
@@ -189,7 +189,7 @@ class Feed:
             self.floor = gone.stop
 
     def between(self, start: int, stop: int) -> Chunk | None:
-        """What changed after one cut up to another, None if nothing did; not for times before `floor`."""
+        """The changes between two cuts, None if there are none; not for times before `floor`."""
         found = [c for c in self._ring if c.stop > start and c.stop <= stop]
         if len(found) < 2:
             return found[0] if found else None
@@ -210,9 +210,9 @@ class Feeds:
         self.time = session.time
         """the last cut, on the loop"""
         self.subscriptions: set[Subscription] = set()
-        """all there are, on the loop"""
+        """all subscriptions, on the loop"""
         self.progress: set[Subscription] = set()
-        """those of them that want to hear of every time"""
+        """those that want to be notified of every time"""
         self.turnstile = Turnstile(loop)
         self._loop = loop
         self._ending: set[asyncio.Task[None]] = set()
@@ -232,19 +232,19 @@ class Feeds:
         return found
 
     def forget(self, feed: Feed) -> None:
-        """Nobody subscribes to it any more; the engine has to close it then."""
+        """Remove an unused feed; the engine then has to close it."""
         if self._known.get(feed.key) is feed:
             del self._known[feed.key]
 
     def _beat(self) -> None:
-        """Those that were told nothing for long are told the time."""
+        """Notify idle subscriptions of the time."""
         for subscription in self.subscriptions:
             if subscription.position < self.time:
                 subscription.news.set()
         self._beating = self._loop.call_later(HEARTBEAT, self._beat)
 
     def give_up(self, feed: Feed, end: Callable[[Feed], Coroutine[Any, Any, None]]) -> None:
-        """Some time after its last subscriber left: end it, unless another came."""
+        """Some time after its last subscriber left: close it, unless there is a new one."""
         if not feed.subscribers and self._known.get(feed.key) is feed:
             ending = self._loop.create_task(end(feed))
             self._ending.add(ending)
@@ -252,7 +252,7 @@ class Feeds:
 
     @property
     def known(self) -> list[Feed]:
-        """Those that somebody subscribes to."""
+        """Those with subscribers."""
         return list(self._known.values())
 
     def _arrived(self, stop: int, chunks: list[tuple[Feed, Chunk]], ended: list[tuple[Feed, EverviewError]]) -> None:
@@ -271,7 +271,7 @@ class Feeds:
     # on the engine's thread
 
     def open(self, feed: Feed) -> None:
-        """Follow what it is a feed of, at a cut."""
+        """Start following a feed's relation, at a cut."""
         self.flush(now=True)
         feed.open(self.session, self._cut)
         feed._end = self._revoked
@@ -279,7 +279,7 @@ class Feeds:
             self._open.append(feed)
 
     def identity_of_query(self, query: str, arrow: bool) -> str:
-        """What the feed of a query is known by, if somebody follows it, or did a moment ago."""
+        """The key of a query's feed, if it is followed or was until recently."""
         whose = whose_rows(self.session)
         found = (f.identity for f in self._open if (f.query, f.arrow, f.whose) == (query, arrow, whose))
         return next(found, "")
@@ -289,13 +289,13 @@ class Feeds:
         self._loop.call_soon_threadsafe(self._arrived, self._cut, [], [(feed, error)])
 
     def shut(self, feed: Feed) -> None:
-        """Follow it no more."""
+        """Stop following it."""
         if feed in self._open:
             self._open.remove(feed)
         feed.close()
 
     def flush(self, *, now: bool = False) -> float | None:
-        """Cut all feeds, if there is anything and the time has come. Gives the seconds after which that is so."""
+        """Cut all feeds, if there is anything and it is due. Returns the seconds until it is."""
         if not self._open:
             self._cut = self.session.time
             return None
@@ -306,7 +306,7 @@ class Feeds:
         if moment < self._next and not now:
             return self._next - moment
         self._next = moment + TICK
-        core_of(self.session).subscriptions.wait()  # one who reads beside a step may be telling us of it
+        core_of(self.session).subscriptions.wait()  # a reader beside a step may be notifying us of it
         start, self._cut = self._cut, self.session.time
         chunks = [(feed, chunk) for feed in self._open if (chunk := feed.cut(start, self._cut)) is not None]
         ended = [(feed, _dropped(feed)) for feed in dropped]
@@ -316,8 +316,8 @@ class Feeds:
         return None
 
     def read(self, wanted: Iterable[tuple[Feed, int | None]]) -> tuple[int, list[tuple[Chunk, bool]]]:
-        """Changes of some feeds after a time, or (None, or where history does not reach back) their contents, all at
-        one time, which is a cut. Each with whether it is contents.
+        """The changes of some feeds after a time, or (None, or where history does not reach back) their contents, all
+        at one cut. Each with whether it is contents.
         """
         self.flush(now=True)
         at = self._cut
@@ -335,14 +335,14 @@ class Feeds:
         return at, found
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following everything."""
         self._loop.call_soon_threadsafe(self._beating.cancel)
         for feed in list(self._open):
             self.shut(feed)
 
 
 def whose_rows(session: Session) -> str:
-    """What decides which rows whoever acts is shown, as a text: a feed is shared by those for whom it is the same."""
+    """What determines the rows visible to the current user, as a text: users with the same text share feeds."""
     who = core_of(session).access.acting()
     if who is None:
         return ""
@@ -354,8 +354,8 @@ def _dropped(feed: Feed) -> EverviewError:
 
 
 def identity_of(view: Relation | Share, whose: str = "") -> str:
-    """What a table or view is, in a text: for one that was made again, or otherwise, it is another; so it is for
-    others, if these see other rows of it.
+    """Identifies a table or view: changes when it is created again or defined differently, and differs between users
+    who see different rows.
 
     >>> import everview as ev
     >>> db = ev.connect()

@@ -1,14 +1,14 @@
-"""Who somebody is: from a token, a JWT, or a name and a password, to a principal.
+"""Authentication: from a token, a JWT, or a name and a password, to a principal.
 
-    the server's own token       may do everything, as ever
+    the server's own token       unrestricted
     ev_<name>_<secret>           a token of a role's (CREATE TOKEN), of which a digest is kept
     a JWT                        signed with the server's key; its claim `role` (or `sub`) names the role, its other
                                  claims are attributes
     a name and a password        of a role with LOGIN; PostgreSQL's clients prove it by SCRAM, HTTP sends it (Basic)
 
-A principal's attributes are the role's, then the token's; the later ones count. All errors are the same, so that nobody
-learns which names there are. (But PostgreSQL clients of a role without a password are asked for a token in the clear.)
-Roles are read here from the loop's thread: they are frozen, and replaced as a whole.
+A principal's attributes are the role's, then the token's; later ones win. All errors are the same, so that names cannot
+be probed. (But PostgreSQL clients of a role without a password are asked for a token in the clear.) Roles are read here
+on the loop's thread: they are immutable, and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import InputError
 from everview.server.jwt import LEEWAY, Verifying
 from everview.session.core import core_of
-from everview.session.rights.acting import Principal
 from everview.session.rights.passwords import Verifier, digest_of
+from everview.session.rights.principal import Principal
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
@@ -34,7 +34,7 @@ _NOT_ATTRIBUTES = ("exp", "nbf", "iat", "jti", "aud", "iss")
 
 
 class Identity:
-    """Tells who somebody is, for one server."""
+    """Authenticates principals for one server."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
@@ -52,7 +52,7 @@ class Identity:
     # tokens
 
     def of_token(self, given: str) -> Principal:
-        """Whoever has a token; E_AUTH if it is nobody's."""
+        """The owner of a token; E_AUTH if there is none."""
         if given and self._settings.token and hmac.compare_digest(digest_of(given), digest_of(self._settings.token)):
             return Principal(self.administrator, free=True)
         if given.startswith("ev_"):
@@ -68,7 +68,7 @@ class Identity:
         )
 
     administrator = "everview"
-    """what whoever has the server's own token is called"""
+    """the name of whoever has the server's own token"""
 
     def _of_own_token(self, given: str) -> Principal:
         digest, found = digest_of(given), None
@@ -92,7 +92,7 @@ class Identity:
     # passwords
 
     def of_password(self, name: str, password: str) -> Principal:
-        """Whoever has a name and a password, or has a token in its place; E_AUTH if nobody."""
+        """The principal with a name and a password, or with a token instead; E_AUTH otherwise."""
         role = self._access.roles.get(name.lower())
         if role is not None and role.verifier and not _is_over(role.until) and role.login:
             if Verifier.read(role.verifier).fits(password):
@@ -105,7 +105,7 @@ class Identity:
         raise InputError("E_AUTH", f"the password of {name[:80]!r} is wrong", "")
 
     def verifier(self, name: str) -> Verifier | None:
-        """What SCRAM compares somebody's password with; None if nobody is asked for one."""
+        """The SCRAM verifier of a name; None if it has no password."""
         role = self._access.roles.get(name.lower())
         if role is not None and role.login and role.verifier and not _is_over(role.until):
             return Verifier.read(role.verifier)
@@ -117,14 +117,12 @@ class Identity:
         return Verifier.of(self._settings.token, nobody.salt)
 
     def proven(self, name: str) -> Principal:
-        """Whoever has proven by SCRAM to be somebody."""
+        """The principal authenticated by SCRAM."""
         role = self._access.roles.get(name.lower())
         return Principal(self.administrator, free=True) if role is None else _principal(role, {}, "")
 
     def takes_tokens(self, name: str) -> bool:
-        """Whether a role comes with tokens in the place of a password: it has none, and so SCRAM has nothing to
-        compare.
-        """
+        """Whether a role uses tokens instead of a password: it has none, so SCRAM has nothing to compare."""
         role = self._access.roles.get(name.lower())
         return role is not None and role.login and not role.verifier
 

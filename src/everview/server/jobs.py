@@ -1,4 +1,4 @@
-"""A job: a piece of work for a session, and who waits for it."""
+"""A job: a piece of work for a session, and its waiter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from everview.session.rights.acting import Principal
+    from everview.session.rights.principal import Principal
     from everview.session.session import Session
 
 
@@ -22,16 +22,16 @@ class Job:
     key: object
     answer: asyncio.Future[Any]
     who: Principal | None = None
-    """on whose behalf; None for the server itself"""
+    """the principal; None for the server itself"""
     to_stop: bool = False
 
     @property
     def whose(self) -> str:
-        """In whose queue it waits."""
+        """The queue it belongs to."""
         return "" if self.who is None else self.who.role
 
     def done(self, answer: Any, error: BaseException | None) -> None:
-        """Tell whoever waits; on the loop."""
+        """Notify the waiter; on the loop."""
         if self.answer.done():
             return
         if error is None:

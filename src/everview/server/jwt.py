@@ -1,12 +1,11 @@
-"""JSON Web Tokens (RFC 7519), as far as a server has to read them: signed, in the compact form.
+"""JSON Web Tokens (RFC 7519) as a server needs them: signed, in compact form.
 
-HS256, HS384 and HS512 need nothing but Python. RS256, RS384, RS512, PS256, ES256 and ES384 need the package
-`cryptography`, which is not one of Everview's own requirements: without it a server that is given a public key does not
-start.
+HS256, HS384 and HS512 need only Python. RS256, RS384, RS512, PS256, ES256 and ES384 need the package `cryptography`, an
+optional dependency: without it a server with a public key does not start.
 
-The key decides which algorithms are taken, never the token: a public key (PEM) cannot be used as the secret of an HMAC.
-`none` is never taken. `exp` must be there and `nbf` is heeded, with `LEEWAY` seconds for clocks that differ; `aud` and
-`iss` must be the configured ones, if some are.
+The key determines the accepted algorithms, never the token: a public key (PEM) cannot be used as the secret of an HMAC.
+`none` is never accepted. `exp` is required and `nbf` is respected, with `LEEWAY` seconds for clock skew; `aud` and
+`iss` must be the configured ones, if any.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _HASHES = {"256": hashlib.sha256, "384": hashlib.sha384, "512": hashlib.sha512}
 
 @dataclass(frozen=True)
 class Verifying:
-    """What tokens must be signed with, and say.
+    """The key and required claims of tokens.
 
     >>> signed = sign({"role": "ann", "exp": 2_000_000_000}, "a secret of at least 32 bytes, please")
     >>> Verifying("a secret of at least 32 bytes, please").claims(signed, now=1_900_000_000)["role"]
@@ -43,7 +42,7 @@ class Verifying:
     issuer: str = ""
 
     def check(self) -> None:
-        """Refuse a key that cannot be used, when the server starts."""
+        """Refuse an unusable key at start-up."""
         if self._is_public():
             _public(self.key)
         elif len(self.key.encode()) < 32:
@@ -53,7 +52,7 @@ class Verifying:
         return "-----BEGIN" in self.key
 
     def claims(self, token: str, now: float | None = None) -> dict[str, Any]:
-        """What a token says, if it is right; E_AUTH if not, without saying why."""
+        """The claims of a valid token; E_AUTH otherwise, without the reason."""
         try:
             return self._claims(token, time.time() if now is None else now)
         except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
@@ -90,7 +89,7 @@ class Verifying:
 
 
 def sign(claims: dict[str, Any], secret: str) -> str:
-    """A token of one's own, with HS256: for tests and small set-ups."""
+    """Sign a token with HS256: for tests and small set-ups."""
     head = _encoded(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
     body = _encoded(json.dumps(claims).encode())
     return f"{head}.{body}.{_encoded(_mac(secret, f'{head}.{body}'.encode(), '256'))}"

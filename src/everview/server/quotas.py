@@ -10,10 +10,10 @@
     rate            calls of the engine in a second; so many may come at once
     weight          how much of the engine's time it gets beside others, 1 unless said
 
-A quota is the role's that has logged in: what roles give that it is a member of counts too, and the smallest counts.
-Superusers have none. What is too much fails with E_QUOTA (HTTP 429, SQLSTATE 53400) and changes nothing.
+A quota belongs to the role that has logged in; quotas of its groups apply too, and the smallest wins. Superusers have
+none. Exceeding one fails with E_QUOTA (HTTP 429, SQLSTATE 53400) and changes nothing.
 
-`ev.quotas` shows what is used; whoever is no superuser sees its own rows of it alone.
+`ev.quotas` shows the usage; other than superusers, users see only their own rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from everview.session.core import core_of
 from everview.session.rights.access import exceeded
-from everview.session.rights.acting import WHO, Principal
+from everview.session.rights.principal import WHO, Principal
 from everview.system.relations import Relation
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ COUNTED = ("connections", "subscriptions")
 
 
 class Quotas:
-    """What each role uses of a server; on the loop."""
+    """The usage of each role; on the loop."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,13 +1,13 @@
-"""Readers: threads that answer questions while the engine's own thread works for somebody else.
+"""Readers: threads that answer read-only work while the engine's own thread is busy.
 
-A question is tried *in a hurry* (`everview.dataflow.lending`): its thread takes a turn of the session if that is free,
-reads beside the step under way if that lends, and otherwise gives up at once, having done nothing. Then it is tried a
-few times more, because most of what is in the way takes a moment: the commit of a step, somebody else's copying. What
-cannot be had in `PATIENCE` seconds goes to the engine's queue like everything else.
+A read is tried *in a hurry* (`everview.dataflow.read_leases`): its thread takes a turn of the session if that is free,
+reads beside the current step if that lends, and otherwise gives up at once without side effects. It is retried a few
+times, because most obstacles are short: the commit of a step, another reader's copy. What does not succeed within
+`PATIENCE` seconds goes to the engine's queue.
 
-What a question reads is copied; computing the answer needs neither a turn nor the step. So a long question holds up
-neither the writer nor the other questions, as long as there are threads. Those of different roles take turns
-(`everview.server.fairness`), as they do at the engine.
+What a read needs is copied; computing the result requires neither a turn nor the step. A long query therefore blocks
+neither the writer nor other reads, as long as there are threads. Roles share them fairly (`everview.server.fairness`),
+as on the engine.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from everview import stopping
-from everview.dataflow.lending import MustWait, in_a_hurry
+from everview import cancellation
+from everview.cancellation import Stop
+from everview.dataflow.read_leases import MustWait, in_a_hurry
 from everview.server.fairness import Queue
 from everview.session.limits import cancelled
-from everview.stopping import Stop
 
 if TYPE_CHECKING:
     from everview.server.jobs import Job
 
-MOST = 16
-"""Questions that are computed at a time."""
+MAX_THREADS = 16
+"""Maximum number of concurrent reads."""
 
 PATIENCE = 0.05
-"""Seconds for which a question tries to be answered beside others' work."""
+"""Seconds for which a read is tried beside others' work."""
 
 PAUSE = 0.0005
-"""Seconds between the first two tries; each pause is twice as long as the one before."""
+"""Seconds between the first two tries; each pause is twice as long as the last."""
 
 
 class Readers:
@@ -57,7 +57,7 @@ class Readers:
         """Have a question answered."""
         with self._changed:
             self._waiting.put(job.whose, job, weight)
-            if self._idle < len(self._waiting) and self._threads < MOST:
+            if self._idle < len(self._waiting) and self._threads < MAX_THREADS:
                 self._threads += 1
                 threading.Thread(target=self._serve, daemon=True, name="everview reader").start()
             self._changed.notify()
@@ -76,7 +76,7 @@ class Readers:
                 dropped = False
                 if not job.to_stop:
                     job.to_stop = True
-                    stopping.ask(self._running[job])
+                    cancellation.ask(self._running[job])
             else:
                 return False
         if dropped:
@@ -106,7 +106,7 @@ class Readers:
                 error = raised
             with self._changed:
                 del self._running[job]
-                stopping.withdraw(stop)
+                cancellation.withdraw(stop)
                 self._waiting.charge(job.whose, time.perf_counter() - began)
             self._done(job, answer, error)
 

@@ -1,12 +1,12 @@
-"""The process of a server: a session, its engine, and the listeners through which clients come in.
+"""The server process: a session, its engine, and its listeners.
 
-A listener has `start`, which accepts connections from then on and says how to connect, and `stop`. All of them share
-the engine and one event loop. When all have started, one line says `ready`. SIGTERM and Ctrl-C end the process in
-order: no new connections, those there are told to go, the work under way comes to its end, the session is closed. A
-second signal does not wait.
+A listener has `start`, which accepts connections from then on and returns how to connect, and `stop`. All of them share
+the engine and one event loop. When all have started, one line says `ready`. SIGTERM and Ctrl-C shut down in order: no
+new connections, existing ones are asked to end, running work finishes, the session is closed. A second signal does not
+wait.
 
-Meanwhile somebody has to move the session's clock: rows with a TTL leave, windows close and now() moves on also while
-nobody writes (`_keep_time`). A session that only reads a directory follows its writer at the same pace.
+The server also advances the session's clock: rows with a TTL expire, windows close and now() advances even while nobody
+writes (`_keep_time`). A read-only session follows its writer at the same pace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from everview.session.session import Session
 
 EVERY = 0.5
-"""Seconds between looks at the clock."""
+"""Seconds between clock updates."""
 
 
 class Listener(Protocol):

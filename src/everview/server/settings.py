@@ -1,4 +1,4 @@
-"""How a server is reached, by whom, and within which limits."""
+"""Server settings: addresses, authentication, and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a right depends on, as a text that changes when anything of that does."""
+"""A fingerprint of what a right depends on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from everview.session.core import core_of
 
 if TYPE_CHECKING:
-    from everview.session.rights.acting import Principal
+    from everview.session.rights.principal import Principal
     from everview.session.session import Session
 
 
 def stamp_of(session: Session, who: Principal | None, reads: Sequence[str]) -> str:
-    """What somebody's right to some tables and views depends on, as a text: it is another if anything of that is."""
+    """A text that changes whenever anything that somebody's right to some tables and views depends on does."""
     access = core_of(session).access
     if who is None:
         return ""

@@ -1,15 +1,15 @@
-"""One client's subscription: to several tables, views and queries, told at common times.
+"""One client's subscription to several tables, views and queries, delivered at common times.
 
-`await subscription.next()` gives a `Commit`: what changed in each of them from the commit before to its time, or, at
-first, what is there. Applied together they are one state of the database. The client may be as slow as it likes:
+`await subscription.next()` returns a `Commit`: the changes of each of them since the previous commit, or initially the
+contents. Applied together they are one state of the database. The client may be arbitrarily slow:
 
-1. it is told at most once in `granularity` seconds, and what happened meanwhile is added up;
-2. while it does not ask, nothing is kept for it: what it missed is added up when it does;
-3. if it missed more than the feeds keep, the views' history is read;
-4. if that does not reach back, it is given the contents again, as a *reset*: what it had before is to be forgotten.
+1. it receives at most one commit per `granularity` seconds, with changes consolidated;
+2. while it does not read, nothing is kept for it: what it missed is merged on demand;
+3. if it missed more than the feeds keep, the views' history is used;
+4. if that does not reach back, it receives the contents again, as a *reset* that replaces its state.
 
-So nothing is ever left out silently, and a client costs its position. Whoever sends has to give up on a client that
-takes nothing at all (`everview.server.http.sockets` does, after a while).
+Nothing is therefore ever lost silently, and a client costs only its position. The sender must give up on a client that
+reads nothing at all (`everview.server.http.sockets` does, after a while).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.chunks import Chunk
 from everview.server.feeds import HEARTBEAT, Feed, Feeds, whose_rows
 from everview.session.core import core_of
-from everview.session.rights.acting import WHO
+from everview.session.rights.principal import WHO
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
     from everview.session.session import Session
 
 GRANULARITY = 0.1
-"""Seconds between two commits, if nobody says otherwise."""
+"""Default seconds between two commits."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A turnstile for thousands of tasks that wake at one moment: a few go through in each turn of the loop."""
+"""A turnstile for thousands of tasks that wake at the same moment: a few pass in each iteration of the loop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from collections import deque
 
 TOLD_AT_ONCE = 32
-"""Subscribers that are told something in one turn of the loop."""
+"""Subscribers served per iteration of the loop."""
 
 
 class Turnstile:
-    """Lets a few subscribers through in each turn of the loop: thousands that wake at one moment would hold up all
-    requests until the last of them had its message.
+    """Lets a few subscribers pass per iteration of the loop: thousands that wake at one moment would otherwise delay
+    all requests.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, few: int = TOLD_AT_ONCE) -> None:

@@ -1,19 +1,19 @@
-"""Sessions: what people hold, and what it is made of.
+"""Sessions: the objects that users work with, and their parts.
 
 Read in this order:
 
-    connecting, opening    `connect`, the way in
-    session            the public face
-    core               the parts, and how they know each other
-    table, view        what has a name
+    connecting, opening    `connect`, the entry point
+    session            the public interface
+    core               the parts, and how they are connected
+    table, view        named relations
     changes            from `insert` to a step, and to subscribers
-    reads              snapshots, reads while a step runs, what if
+    reads              snapshots, reads during a step, what-if queries
     names              definitions, and the catalog
-    clock              rows that come and go because time passes
-    inspect, memory    statistics, explanations, who holds how much memory
-    limits, budget     how long a call may take, how much memory it may use
+    clock              rows that appear and disappear as time passes
+    inspect, memory    statistics, EXPLAIN, memory accounting
+    limits, budget     timeouts and memory limits of calls and graphs
     remote, local_shards    rows encoded elsewhere; shards in one process
-    doors              the way up to languages, pipelines, directories and Spark
-    relations, history, spoken    what tables and views are made of; how far back; time zone and schemas
-    rights             who may do what
+    doors              the imports of languages, pipelines, directories and Spark
+    relations, history, sql_settings  records behind tables and views; retention; time zone and schemas
+    rights             access control
 """

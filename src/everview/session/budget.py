@@ -1,7 +1,7 @@
-"""The memory that questions to graphs may take: a limit for all of a session, and what they take.
+"""The memory budget of lean graphs: a limit for the whole session, and current usage.
 
-Lean graphs keep histories (`everview.kernels.frontier`), of which rows can be dropped and worked out again. How many is
-worked out by the operators themselves, at the end of each step; here the limit is set and their state is read.
+Lean graphs keep histories (`everview.kernels.frontier`) whose rows can be dropped and recomputed. The operators decide
+how many to drop at the end of each step; this module sets the limit and reads their state.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from everview.session.core import Core
 
 @dataclass(frozen=True)
 class Budget:
-    """What lean graphs take, in bytes, all together, and the most they may (None: no limit); and how they do it: the
-    part of the rows of vertices with few edges that is dropped, at most, and how many questions there are.
+    """Memory usage of lean graphs in bytes, and its limit (None: unlimited). Also the largest fraction of rows dropped
+    from vertices with few edges, and the number of queries.
     """
 
     limit: int | None
@@ -30,7 +30,7 @@ class Budget:
 
 
 def budget(core: Core, limit: int | None) -> Budget:
-    """See `Session.budget`; in a turn."""
+    """Implements `Session.budget`; call it in a turn."""
     core.alive()
     running, _ = core.runtime.dataflows()
     if len(running) != 1 or running[0].sharded:
@@ -42,7 +42,7 @@ def budget(core: Core, limit: int | None) -> Budget:
 
 
 def budgets(core: Core) -> list[Budget]:
-    """How the budgets stand that are in use, the session's own first; in a turn."""
+    """State of the budgets in use, the session's own first; call it in a turn."""
     running, _ = core.runtime.dataflows()
     return [_state_of(d, purse) for d in running for purse in sorted(d.budgets.blocks)]
 

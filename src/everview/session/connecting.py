@@ -1,6 +1,6 @@
-"""`connect`: the way in, on its own, so that importing the package loads nothing behind it.
+"""`connect`, the entry point, in a module of its own so that importing the package loads nothing else.
 
-The first call loads the engine and its compiled kernels. Where those are not there yet, it has them compiled.
+The first call loads the engine and its compiled kernels, compiling them if necessary.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ def connect(
     """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
 
     `history` is how many epochs back views can be read, or for how long ("10 minutes", a timedelta); `merge_effort` how
-    eagerly indexes are merged (1 lazy, 4 usual, 64 eager). Where a step has tens of thousands of rows to sort, join or
-    reduce, `threads` threads share the work: by default as many as there are cores. Bulk loads end sooner, small
-    changes stay as they are; the answers are the same. `threads=1` leaves the other cores alone.
+    eagerly indexes are merged (1 lazy, 4 default, 64 eager). If a step has tens of thousands of rows to sort, join or
+    reduce, `threads` threads share the work: by default one per core. This speeds up bulk loads and leaves small
+    changes as they are; results are the same. `threads=1` leaves the other cores free.
 
-    `memory` ("64MB", "2GB", bytes) is what indexes and steps may take together. State beyond it lies in files that are
-    mapped, in the directory or where the system keeps temporary ones; a step that cannot fit fails with E_MEMORY and
-    changes nothing. See docs/durability.md.
+    `memory` ("64MB", "2GB", bytes) limits what indexes and steps use together. State beyond it is kept in memory-mapped
+    files, in the directory or the system's temporary folder; a step that does not fit fails with E_MEMORY and changes
+    nothing. See docs/durability.md.
 
-    With `files=False` SQL cannot choose files to read or write: CREATE SOURCE and CREATE SINK are refused
-    (E_FORBIDDEN). Say so where texts of strangers are run.
+    With `files=False` SQL cannot read or write files: CREATE SOURCE and CREATE SINK are refused (E_FORBIDDEN). Use it
+    when running untrusted SQL.
 
-    With `adaptive=True` the plans of joins follow what happens to the session (`Session.adapt`, docs/optimiser.md).
+    With `adaptive=True` join plans adapt to the workload (`Session.adapt`, docs/optimiser.md).
 
-    A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
-    machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
-    Of the Python functions in a directory's views only those run that the program has given: `functions` (a list, or a
-    dict by name), the views it declares again; `trust=True` runs the code in the directory, see docs/durability.md.
-    With a SparkSession, steps are Spark jobs: it takes `state`, the directory, `shards`, and what docs/spark.md lists;
-    `threads` has no effect there, shards are what runs side by side.
+    A directory takes `sync` and `read_only`. With `sync="normal"` acknowledged changes survive the death of the
+    process, with "full" that of the machine too. `read_only` attaches to a directory that another process writes;
+    `db.refresh()` catches up. Python functions in a directory's views run only if the program supplies them: through
+    `functions` (a list, or a dict by name), or by declaring the views again; `trust=True` runs the code in the
+    directory, see docs/durability.md. With a SparkSession, steps are Spark jobs: it takes `state`, the directory,
+    `shards`, and the options in docs/spark.md; `threads` has no effect there, because parallelism comes from shards.
 
-    `everview.connect("everview://host:port", token="...")` is a client of `everview serve` (`everviews://` with TLS),
-    with the same methods: see docs/server.md.
+    `everview.connect("everview://host:port", token="...")` returns a client of `everview serve` (`everviews://` with
+    TLS) with the same methods: see docs/server.md.
 
     >>> import everview as ev
     >>> ev.connect()

@@ -1,18 +1,17 @@
-"""What a session is made of. `Session` is the public face of a `Core`, which has
+"""The parts of a session. `Session` is the public interface of a `Core`, which has
 
-    runtime         where the dataflow runs (`everview.runtime`)
-    catalog         tables and views by name, and the entries that made them
-    access          who may do what with them
-    definitions     makes and drops what has a name
+    runtime         executes the dataflow (`everview.runtime`)
+    catalog         tables and views by name, and their definitions as entries
+    access          access control
+    definitions     creates and drops named objects
     transactions    stages changes and runs them as steps
     by_key          inserts into tables with keys, upserts, deletes by key
-    constraints     what tables must not hold, and what follows from deletions
-    defaults        values of columns that nobody gives
-    subscriptions   tells others what a step changed
-    clock           what comes and goes because time passes
+    constraints     integrity constraints and referential actions
+    defaults        values of missing columns
+    subscriptions   delivers the changes of steps
+    clock           changes that happen as time passes
 
-The parts know each other through the core alone. How calls from several threads share it: see
-`everview.session.changes.turns`.
+The parts reach each other only through the core. For how threads share it, see `everview.session.changes.turns`.
 """
 
 from __future__ import annotations
@@ -20,17 +19,19 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from everview.dataflow.lending import MustWait, visitors
+from everview.cancellation import Stop, helpers
 from everview.dataflow.operators import Trace
+from everview.dataflow.read_leases import MustWait, visitors
 from everview.errors import ClosedError, InputError
 from everview.expr.language import UserFunction
 from everview.plan.trust import NOBODY, Trust
 from everview.runtime.base import Runtime
-from everview.session.changes.by_key import ByKey
 from everview.session.changes.constraints import Constraints
 from everview.session.changes.defaults import Defaults
+from everview.session.changes.keyed_changes import KeyedChanges
 from everview.session.changes.subscriptions import Subscriptions
 from everview.session.changes.transactions import Transactions
 from everview.session.clock.clock import Clock
@@ -40,9 +41,8 @@ from everview.session.names.catalog import Catalog
 from everview.session.names.definitions import Definitions
 from everview.session.names.plan_history import PlanHistory
 from everview.session.rights.access import Access
-from everview.session.spoken import HERE, Spoken
+from everview.session.sql_settings import CURRENT, SqlSettings
 from everview.session.statistics import Statistics
-from everview.stopping import Stop, helpers
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -50,96 +50,98 @@ if TYPE_CHECKING:
 
 
 CORES: weakref.WeakSet[Core] = weakref.WeakSet()
-"""The sessions of this process: they share its memory."""
+"""The sessions of this process, which share its memory."""
 
 
 class Core:
     """The parts of one session."""
 
     def __init__(self, runtime: Runtime, *, history: History = 1000, trust: Trust = NOBODY) -> None:
-        self.closed = True  # until it is complete
+        self.closed = True  # until construction is complete
         self.runtime = runtime
         self.interner = runtime.interner
         self.history = kept(runtime, history)
         self.writing: Any = threading.RLock()
         self.lock: Any = threading.RLock()
         self.home = threading.get_ident()
-        """the thread that made it"""
+        """the thread that created it"""
         self.limits: dict[int, Limits] = {}
-        """what calls may take, by thread"""
+        """the limits of calls, by thread"""
         self.stop: Stop | None = None
-        """the call under way is to stop, or one that has just ended was"""
+        """the stop request of the current call, or of one that has just ended"""
         self.unsettled = False
-        """whether a turn is under way, or ended in a way that nobody foresaw"""
+        """whether a turn is in progress or ended unexpectedly"""
         self.released: deque[tuple[Trace, int]] = deque()
-        """times that snapshots do not need any more; they go in any thread, at any moment"""
+        """times that snapshots no longer need; they are released in any thread at any moment"""
         self.catalog = Catalog(trust)
         self.access = Access(self)
         self.clock = Clock(self)
         self.subscriptions = Subscriptions(self)
         self.transactions = Transactions(self)
-        self.by_key = ByKey(self)
+        self.by_key = KeyedChanges(self)
         self.definitions = Definitions(self)
         self.plans = PlanHistory()
         self.statistics = Statistics(self)
         self.constraints = Constraints(self)
         self.defaults = Defaults(self)
         self.functions: dict[str, UserFunction] = {}
-        """Python functions that SQL and Datalog may call, by name"""
-        self._spoken = Spoken()
+        """Python functions that SQL and Datalog can call, by name"""
+        self._sql_settings = SqlSettings()
         self.types: dict[str, DataType] = {}
-        """Types that SQL's CREATE TYPE made, by name"""
+        """types created by SQL's CREATE TYPE, by name"""
+        self.statement_log: Callable[[Callable[[Any], Any], Any], Any] | None = None
+        """runs statements and records them, while that is wanted (`everview.system.log`)"""
         self.attached: dict[str, Any] = {}
-        """what languages and pipelines keep for the session, by their names"""
+        """per-session state of languages and pipelines, by name"""
         self.may_use_files = True
-        """whether SQL may name files to read and write"""
+        """whether SQL may read and write files"""
         self.session: Session
-        """its public face"""
+        """its public interface"""
         self.closed = False
         CORES.add(self)
 
     @property
     def time(self) -> int:
-        """The last complete time, transactions that wait in a batch included."""
+        """The last complete time, including transactions queued in a batch."""
         queued = self.transactions.queued
         return self.runtime.dataflow.time + (len(queued) if queued else 0)
 
     @property
     def zone(self) -> str:
-        """Time zone in which SQL reads and writes moments."""
-        return (HERE.get() or self._spoken).zone
+        """The time zone in which SQL reads and writes timestamps."""
+        return (CURRENT.get() or self._sql_settings).zone
 
     @zone.setter
     def zone(self, name: str) -> None:
-        (HERE.get() or self._spoken).zone = name
+        (CURRENT.get() or self._sql_settings).zone = name
 
     @property
     def search_path(self) -> tuple[str, ...]:
-        """Schemas in which SQL looks for names that say none."""
-        return (HERE.get() or self._spoken).search_path
+        """The schemas in which SQL looks up unqualified names."""
+        return (CURRENT.get() or self._sql_settings).search_path
 
     @search_path.setter
     def search_path(self, path: tuple[str, ...]) -> None:
-        (HERE.get() or self._spoken).search_path = path
+        (CURRENT.get() or self._sql_settings).search_path = path
 
     def others(self) -> list[Core]:
         """The other sessions of this process."""
         return [core for core in list(CORES) if core is not self]
 
     def alive(self) -> None:
-        """Refuse if the session is closed."""
+        """Raise if the session is closed."""
         if self.closed:
             raise ClosedError("E_CLOSED", "the session is closed", "open a new one with everview.connect()")
 
     def changing(self) -> None:
-        """Called before anything is changed: a step under way calls users' functions, and those must not."""
+        """Call before any change. Refuses changes from user functions that a running step calls."""
         self.alive()
         if self.runtime.dataflow.serving == threading.get_ident():
             raise reentrant()
 
     def refuse_waiting(self) -> None:
-        """Refuse a turn to whoever must not wait for one, because both would wait for ever: a function that runs beside
-        the call that needs its answer, and a guest of the step under way.
+        """Refuse a turn where waiting would deadlock: in a function that runs beside the call that needs its result,
+        and in a guest of the current step.
         """
         if threading.get_ident() in helpers:
             raise reentrant()
@@ -147,9 +149,7 @@ class Core:
             raise MustWait
 
     def prepare(self) -> None:
-        """Called at the beginning of a turn, if there is anything to do: let go of what snapshots held, and put in
-        order what a turn has left that was cut off.
-        """
+        """Called at the start of a turn if needed: release what snapshots held, and settle an interrupted turn."""
         if self.stop is not None:
             WATCH.ended(self)
         while self.released:
@@ -161,8 +161,8 @@ class Core:
         self.unsettled = False
 
     def settle(self) -> None:
-        """Put everything in order, whatever was under way; twice does no harm."""
-        self.catalog.unbroken.wait()
+        """Restore a consistent state after any interruption; idempotent."""
+        self.catalog.uninterruptible.wait()
         self.transactions.settle()
         try:
             outcome = self.runtime.settle()
@@ -174,10 +174,10 @@ class Core:
             self.definitions.settle()
 
     def close(self) -> None:
-        """Give everything back, once; in a turn."""
+        """Release everything, once; call it in a turn."""
         if not self.closed:
             self.changing()
-            self.catalog.unbroken.wait()
+            self.catalog.uninterruptible.wait()
             try:
                 self.transactions.catch_up()
             finally:
@@ -188,19 +188,19 @@ class Core:
                 self.runtime.close()
 
     def abandon(self) -> None:
-        """Give memory and locks back and write nothing more, as if the process had died."""
+        """Release memory and locks without writing, as if the process had died."""
         if not self.closed:
             self.closed = True
-            self.catalog.unbroken.wait()
+            self.catalog.uninterruptible.wait()
             self.runtime.abandon()
 
     def __del__(self) -> None:
-        if not getattr(self, "closed", True):  # forgotten without being closed: whatever was acknowledged stays
+        if not getattr(self, "closed", True):  # garbage-collected without being closed: acknowledged changes are safe
             self.abandon()
 
 
 def reentrant() -> InputError:
-    """The error for a function that a step calls, and that calls the session."""
+    """Return the error for a function that is called by a step and calls the session."""
     return InputError(
         "E_REENTRANT",
         "a function that a step calls cannot change the session",
@@ -209,5 +209,5 @@ def reentrant() -> InputError:
 
 
 def core_of(session: Session) -> Core:
-    """What a session is made of, for the rest of Everview."""
+    """The core of a session, for the rest of Everview."""
     return session._core

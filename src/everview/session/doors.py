@@ -1,7 +1,7 @@
-"""The doors from a session to what is built on sessions: languages, pipelines, directories, Spark.
+"""The imports from a session to what is built on sessions: languages, pipelines, directories, Spark.
 
-These are the only imports that go upwards in the layers of docs/contributing.md. They are made when a door is first
-opened, so a program pays only for what it uses.
+These are the only imports against the layering in docs/contributing.md. They happen on first use, so a program loads
+only what it needs.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from everview.language.collection import Collection
     from everview.plan.multiway import Choice
     from everview.plan.nodes import Node
-    from everview.recovery.checking import Difference
+    from everview.recovery.verification import Difference
     from everview.session.core import Core
     from everview.session.session import Session
     from everview.session.table import Table
     from everview.session.view import View
     from everview.sql.answers.prepared import Prepared
-    from everview.system.observing import System
+    from everview.system.observer import System
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
     from everview.why.expression import Expression
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
-    from everview.why.ask import why
+    from everview.why.explanation import why
 
     found = why(view, row, number, time)
     if view._core.access.acting() is not None:
@@ -49,7 +49,7 @@ def why(view: View, row: Any, number: int | None, time: int | None) -> Derivatio
 
 
 def why_not(view: View, row: Any, time: int | None) -> WhyNot:
-    from everview.why.ask import why_not
+    from everview.why.explanation import why_not
 
     _all_shown(view)
     return why_not(view, row, time)
@@ -68,28 +68,28 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
 
 
 def provenance(view: View, row: Any) -> Expression:
-    from everview.why.expressions import provenance
+    from everview.why.readable_expressions import provenance
 
     _all_shown(view)
     return provenance(view, row)
 
 
 def provenances(view: View) -> Iterator[tuple[tuple[Any, ...], Expression]]:
-    from everview.why.expressions import provenances
+    from everview.why.readable_expressions import provenances
 
     _all_shown(view)
     return provenances(view)
 
 
 def _all_shown(view: View) -> None:
-    """Refuse what names any row of tables, unless whoever acts sees all there are."""
+    """Refuse an operation that could reveal any row of a table, unless the current user can see all rows."""
     if view._core.access.acting() is not None:
         from everview.sql.rights.row_checks import check_all_shown
 
         check_all_shown(view._core, relation_of(view).node)
 
 
-# values that nobody gives
+# missing values
 
 
 def complete(core: Core, table: Table, rows: list[Any]) -> list[Any]:
@@ -111,7 +111,7 @@ def default_value(core: Core, table: Table, column: str) -> Any:
 
 def system(core: Core) -> System:
     from everview.sql import statements_of
-    from everview.system.observing import System
+    from everview.system.observer import System
 
     found = core.attached.get("system")
     if found is None:
@@ -201,13 +201,13 @@ def pipeline(core: Core) -> Pipeline:
 
 
 def table_of(core: Core, name: str, data: Any, key: Any, ttl: Any) -> Table:
-    from everview.io.once import table_of
+    from everview.io.bulk_load import table_of
 
     return table_of(core, name, data, key, ttl)
 
 
 def read(core: Core, source: Any, name: str | None, key: Any, schema: Any) -> Table:
-    from everview.io.once import read
+    from everview.io.bulk_load import read
 
     return read(core, source, name, key, schema)
 
@@ -219,7 +219,7 @@ def outlet(view: View, core: Core, sink: Any, mode: Any, every: Any) -> Outlet:
     return made
 
 
-# other places
+# other runtimes
 
 
 def open_directory(location: str | os.PathLike[str], **options: Any) -> Session:
@@ -244,10 +244,10 @@ def open_client(address: str, **options: Any) -> ClientSession:
 
 
 def check(core: Core) -> list[Difference]:
-    from everview.recovery.checking import differences
-    from everview.why import same_meaning
+    from everview.recovery.verification import differences
+    from everview.why import provenance_check
 
-    return differences(core, same_meaning.differences)
+    return differences(core, provenance_check.differences)
 
 
 def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) -> DataFrame:
@@ -260,14 +260,14 @@ def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) 
 
 
 def shown_rows(core: Core, name: str) -> Node:
-    """The plan of a table or view as whoever acts sees it, which is not the program itself."""
+    """The plan of a table or view as seen by the current user, if that is not the program itself."""
     from everview.sql.rights.seen import shown_rows
 
     return shown_rows(core, name)
 
 
 def check_rows(core: Core, table: Table, rows: Any, diff: int) -> None:
-    """Refuse rows that policies do not allow whoever acts to make, or to take away."""
+    """Refuse rows that policies do not allow the current user to insert or delete."""
     from everview.sql.rights.row_checks import check
 
     check(core, table, rows, diff)

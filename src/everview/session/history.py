@@ -1,7 +1,8 @@
-"""How far back tables and views can be read: `connect(history=1000)` epochs, or `connect(history="10 minutes")`.
+"""Retention: how far back tables and views can be read, in epochs (`connect(history=1000)`) or by time (`history="10
+minutes"`).
 
-By duration, at least what was complete in that time can be read: `as_of`, `changes(since)`, SUBSCRIBE AS OF, and
-clients of a server that come back with their token. A session that is opened again counts from its opening.
+With a duration, at least the times completed within it can be read: `as_of`, `changes(since)`, SUBSCRIBE AS OF, and
+server clients that resume with a token. A reopened session counts from its opening.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import datetime as dt
 from typing import Any
 
 from everview.codes.durations import seconds
-from everview.dataflow.lately import Lately
+from everview.dataflow.timed_history import TimedHistory
 from everview.errors import InputError
 from everview.runtime.base import Runtime
 from everview.runtime.embedded import EmbeddedRuntime
@@ -21,7 +22,7 @@ History = int | str | dt.timedelta
 
 
 def kept(runtime: Runtime, history: Any) -> int:
-    """Have a runtime keep so much history; gives the epochs that each trace keeps.
+    """Configure a runtime's retention; return the number of epochs that each trace keeps.
 
     >>> import everview as ev
     >>> db = ev.connect(history="1 hour")
@@ -43,5 +44,5 @@ def kept(runtime: Runtime, history: Any) -> int:
     if not isinstance(runtime, EmbeddedRuntime):
         what = f"history={history!r}: shards keep history by epochs"
         raise InputError("E_UNSUPPORTED", what, "give a number, such as history=1000")
-    runtime.dataflow.lately = Lately(said)
+    runtime.dataflow.timed_history = TimedHistory(said)
     return 1

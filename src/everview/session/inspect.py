@@ -1,4 +1,4 @@
-"""What a session says about itself: statistics, and what a view's plan keeps and shares."""
+"""Introspection: session statistics, and what a view's plan stores and shares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from everview.dataflow.operators import Arrange, Operator, Reduce
 from everview.dataflow.scopes import OUTSIDE
 from everview.expr.evaluate import evaluate
 from everview.language.relation import relation_of
-from everview.session.reads.shown import Stats
+from everview.session.reads.rendering import Stats
 from everview.session.reads.snapshot import read_codes
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from everview.session.view import View
 
 MOST_SEARCHED = 1_000_000
-"""Updates of a table up to which it is searched for a row that failed."""
+"""Maximum number of updates of a table that are searched for a failed row."""
 
 
 def upstream(dataflow: Dataflow, operator: Operator) -> list[Operator]:
@@ -31,13 +31,13 @@ def upstream(dataflow: Dataflow, operator: Operator) -> list[Operator]:
 
 
 def error_operators(dataflow: Dataflow, operator: Operator) -> list[Operator]:
-    """Where the errors of all that an operator depends on are kept."""
+    """The operators that hold the errors of everything an operator depends on."""
     return [o.errors for o in upstream(dataflow, operator) if o.errors is not None]
 
 
 def failed_row(core: Core, errors: Operator, time: int) -> tuple[str, tuple[Any, ...]] | None:
-    """A table's name and a row of it that makes one of these errors, if that can be told: computed again from what
-    the table holds, because errors do not carry rows.
+    """A table's name and a row that causes one of these errors, if it can be found. The rows are evaluated again,
+    because errors do not carry them.
     """
     for table in core.catalog.tables.values():
         stream, arrangement = relation_of(table).arrangement.operator.stream, relation_of(table).arrangement
@@ -57,7 +57,7 @@ def failed_row(core: Core, errors: Operator, time: int) -> tuple[str, tuple[Any,
 
 
 def arrangements(core: Core, operator: Operator | None = None) -> list[dict[str, Any]]:
-    """Measures of every arrangement (that an operator depends on)."""
+    """Statistics of every arrangement (or of those that an operator depends on)."""
     dataflow, views = core.runtime.dataflow, core.catalog.views.values()
     readers: dict[Operator, int] = {}
     for other in dataflow.operators():
@@ -91,7 +91,7 @@ def arrangements(core: Core, operator: Operator | None = None) -> list[dict[str,
 
 
 def stats(core: Core) -> dict[str, Any]:
-    """See `Session.stats`."""
+    """Implements `Session.stats`."""
     core.alive()
     core.transactions.catch_up()
     held = arrangements(core)
@@ -112,7 +112,7 @@ def stats(core: Core) -> dict[str, Any]:
 
 
 def explain(core: Core, view: View) -> str:
-    """How a view's joins are kept and why, and the arrangements it uses."""
+    """How a view's joins are maintained and why, and the arrangements it uses."""
     dataflow, operator = core.runtime.dataflow, relation_of(view).arrangement.operator
     lines = [str(view._said(d)) for d in core.runtime.builder.decided.get(relation_of(view).node, [])]
     lines += core.plans.lines(core, view)

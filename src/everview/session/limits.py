@@ -1,12 +1,11 @@
-"""Limits of calls: how long one may take, how much memory its step may use; and cancelling the one under way.
+"""Limits of calls: timeouts, memory per step, and cancellation.
 
-A *call* is a turn (`everview.session.changes.turns`): a statement, a transaction's step, a reading. One thread of the
-process, the watch, knows when the time of each is over. It asks the call to stop (`everview.stopping`) and, while its
-kernels are at work, refuses them memory (`everview.dataflow.pressing`) until the call has ended. Whatever the call then
-raises is told as what it is: E_CANCELLED or E_TIMEOUT. The step is undone as after any failure, and the session goes
-on.
+A *call* is a turn (`everview.session.changes.turns`): a statement, a transaction's step, or a read. One watch thread
+per process tracks the deadlines. It asks an overdue call to stop (`everview.cancellation`) and denies memory to its
+running kernels (`everview.dataflow.kernel_interrupts`) until it has ended. Whatever error that causes is reported as
+E_CANCELLED or E_TIMEOUT. The step is undone as after any failure, and the session remains usable.
 
-A call that is complete when it is asked to stop stays complete, and raises nothing.
+A call that is already complete when asked to stop stays complete and raises nothing.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from everview import stopping
-from everview.dataflow import pressing
+from everview import cancellation
+from everview.cancellation import Stop
+from everview.dataflow import kernel_interrupts
 from everview.dataflow.dataflow import Dataflow
 from everview.errors import EverviewError, InputError, MemoryLimitError, StoppedError
-from everview.stopping import Stop
-from everview.unbroken import StartedApart
+from everview.uninterruptible import StartedApart
 
 if TYPE_CHECKING:
     from everview.session.core import Core
 
 LOOK, LONGEST_LOOK = 2, 1000
-"""Milliseconds between looks at a call that is to stop. Beside other sessions each is twice as long as the last: a
-kernel that allocates rarely would be missed by short ones for minutes.
+"""Milliseconds for which memory is denied at a time. If other sessions are active, each period is twice as long as the
+last: short ones could miss a kernel that allocates rarely for minutes.
 """
 
 ASIDE = 0.02
-"""Seconds for which it has memory in between if other sessions are at work."""
+"""Seconds in between during which memory is granted, if other sessions are active."""
 
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 MOST_BYTES = 1 << 62
-"""More than any computer has, and what kernels can count."""
+"""More than any computer has, and within what kernels can count."""
 
 
 def size_of(memory: Any) -> int:
-    """Bytes of a size.
+    """Parse a size into bytes.
 
     >>> size_of("1.5 MB"), size_of("64KiB"), size_of(1000)
     (1500000, 65536, 1000)
@@ -64,12 +63,12 @@ def size_of(memory: Any) -> int:
 
 
 def never_entered(what: str) -> InputError:
-    """The error for the end of a block that has not begun."""
+    """Return the error for leaving a block that was not entered."""
     return InputError("E_TRANSACTION", f"there is no {what} to end", f"write it as a block: with db.{what}(...): ...")
 
 
 class Limits:
-    """What the calls inside may take; made by `db.limits`."""
+    """The limits of the calls inside a block; created by `db.limits`."""
 
     def __init__(self, core: Core, seconds: float | None, memory: int | None) -> None:
         self._core = core
@@ -94,7 +93,7 @@ class Limits:
             self._core.limits[get_ident()] = outer
 
     def within(self, other: Limits) -> Limits:
-        """Both limits: the smaller of each."""
+        """The stricter of both limits."""
         return Limits(
             self._core,
             _smaller(self.seconds, other.seconds),
@@ -107,7 +106,7 @@ def _smaller(a: float | None, b: float | None) -> float | None:
 
 
 class Running:
-    """A call that has limits."""
+    """A call with limits."""
 
     def __init__(self, core: Core, limits: Limits) -> None:
         self.core = core
@@ -118,7 +117,7 @@ class Running:
         for dataflow in _dataflows(self.core):
             dataflow.timed = True
             if self.limits.memory is not None:
-                dataflow.most_words = pressing.held() + max(self.limits.memory // 8, 1)
+                dataflow.most_words = kernel_interrupts.held() + max(self.limits.memory // 8, 1)
         if self.limits.seconds is not None:
             WATCH.at(time.monotonic() + self.limits.seconds, self)
 
@@ -130,7 +129,7 @@ class Running:
             dataflow.most_words = 0
 
     def too_long(self) -> StoppedError:
-        """The error for time that is over."""
+        """Return the timeout error."""
         return StoppedError(
             "E_TIMEOUT",
             f"the call took longer than its limit of {self.limits.seconds:g} s; nothing was changed",
@@ -138,7 +137,7 @@ class Running:
         )
 
     def told(self, error: EverviewError) -> EverviewError:
-        """An error of the call, in the words of its limits."""
+        """Translate an error of the call into one about its limits."""
         if isinstance(error, MemoryLimitError) and self.limits.memory is not None:
             return MemoryLimitError(
                 "E_MEMORY",
@@ -150,14 +149,14 @@ class Running:
 
 
 def cancelled() -> StoppedError:
-    """The error for a call that somebody cancelled."""
+    """Return the error for a cancelled call."""
     return StoppedError(
         "E_CANCELLED", "the call was cancelled; nothing was changed", "call it again, if that was a mistake"
     )
 
 
 def cancel(core: Core) -> bool:
-    """Have the call under way stop, if there is one; see `Session.cancel`."""
+    """Stop the current call, if there is one; see `Session.cancel`."""
     return WATCH.stop(core, cancelled)
 
 
@@ -167,7 +166,7 @@ def _dataflows(core: Core) -> list[Dataflow]:
 
 
 def limited(core: Core, limits: Limits, function: Callable[..., Any], arguments: Any, named: Any) -> Any:
-    """Call a function, in a turn, that may take so much."""
+    """Call a function with limits; in a turn."""
     running = Running(core, limits)
     try:
         with running:
@@ -177,27 +176,27 @@ def limited(core: Core, limits: Limits, function: Callable[..., Any], arguments:
 
 
 class Watch:
-    """The thread that knows when calls' time is over, and sees to it that calls stop."""
+    """The thread that tracks deadlines and stops overdue calls."""
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
         self._due: list[tuple[float, int, Running]] = []
         self._number = itertools.count()
         self._stopping: list[Core] = []
-        self._presses: dict[Core, int] = {}  # how often each was pressed, beside others at work
+        self._presses: dict[Core, int] = {}  # how often each was denied memory while others were active
         self._thread: threading.Thread | None = None
 
     def at(self, moment: float, running: Running) -> None:
-        """A call's time is over at a moment."""
+        """Register a deadline for a call."""
         with self.lock:
             heapq.heappush(self._due, (moment, next(self._number), running))
             self._begin()
 
     def stop(self, core: Core, error: Callable[[], EverviewError]) -> bool:
-        """Have the call under way stop; False if there is none."""
+        """Stop the current call; return False if there is none."""
         with self.lock:
             own = core.lock._is_owned() or core.runtime.dataflow.serving == threading.get_ident()
-            if core.closed or not core.unsettled or own:  # a function that a call runs does not stop that call
+            if core.closed or not core.unsettled or own:  # a function run by a call does not stop that call
                 return False
             self._stop(core, error)
             self._begin()
@@ -214,21 +213,21 @@ class Watch:
             core.stop = Stop(core.lock._is_owned, error)
             for dataflow in _dataflows(core):
                 dataflow.stopped = True
-            stopping.ask(core.stop)
+            cancellation.ask(core.stop)
             self._stopping.append(core)
 
     def ended(self, core: Core) -> None:
-        """No call of a session is to stop any more."""
+        """Cancel all stop requests for a session's calls."""
         with self.lock:
             self._ended(core)
 
     def _ended(self, core: Core) -> None:
         stop, core.stop = core.stop, None
         if stop is not None:
-            stopping.withdraw(stop)
+            cancellation.withdraw(stop)
         for dataflow in _dataflows(core):
             dataflow.stopped = False
-            pressing.release(dataflow)
+            kernel_interrupts.release(dataflow)
         self._presses.pop(core, None)
         if core in self._stopping:
             self._stopping.remove(core)
@@ -249,20 +248,20 @@ class Watch:
                 self._press(core)
 
     def _press(self, core: Core) -> None:
-        """Refuse memory to a session's kernels for a moment, unless its call has ended."""
+        """Deny memory to a session's kernels for a moment, unless its call has ended."""
         if core.lock.acquire(blocking=False):
             core.lock.release()
             self.ended(core)
             return
         dataflows = _dataflows(core)
         for dataflow in dataflows:
-            pressing.press(dataflow)
+            kernel_interrupts.press(dataflow)
         time.sleep(min(LOOK << self._presses.get(core, 0), LONGEST_LOOK) / 1000)
         if any(other.unsettled for other in core.others()):
             for dataflow in dataflows:
-                pressing.release(dataflow)
+                kernel_interrupts.release(dataflow)
             with self.lock:
-                if core in self._stopping:  # a kernel that allocates rarely is met sooner or later
+                if core in self._stopping:  # a kernel that allocates rarely is caught eventually
                     self._presses[core] = min(self._presses.get(core, 0) + 1, 20)
             time.sleep(ASIDE)
 
@@ -271,7 +270,7 @@ WATCH = Watch()
 
 
 def _forked() -> None:
-    """A forked child has none of the threads, nor their locks."""
+    """Reset in a forked child, which has none of the threads or locks."""
     global WATCH
     WATCH = Watch()
 

@@ -1,4 +1,4 @@
-"""Sessions in shards that are all in this process: how the tests check that sharding changes no answer."""
+"""Sharded sessions within this process; tests use them to verify that sharding does not change results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everview.session.session import Session
 
 
 def local_shards(shards: int = 2, *, history: int = 1000, merge_effort: int = 4) -> Session:
-    """A session in memory, in shards.
+    """Return an in-memory session with several shards.
 
     >>> with local_shards(3) as db:
     ...     t = db.table("t", {"k": int, "v": int})

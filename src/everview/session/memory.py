@@ -1,23 +1,23 @@
-"""What holds how much memory: arrangements, whom they are for, the dictionary, and what only a step needs.
+"""Memory accounting: arrangements and their owners, the dictionary, and scratch space of steps.
 
-Arrangements are shared, so a view has no size of its own. Two numbers stand for it: its *share* (an arrangement's bytes
-are divided among the tables and views that need it, so that shares add up to the whole), and what would be *freed* if
-it were dropped, which is what nobody else needs.
+Arrangements are shared, so a view has no size of its own. Two numbers describe it. Its *share* divides an arrangement's
+bytes among the tables and views that need it, so that shares add up to the total. What would be *freed* by dropping it
+is what nothing else needs.
 
     total = arrangements + copies + dictionary + working
 
-Where a session has `memory=`, arrangements lie in `files` beyond it, and those bytes are not in the total.
+With `memory=`, arrangements beyond the limit are in `files`; those bytes are not in the total.
 
-`copies` are the replicas that a sharded session reads; `working` is memory of the compiled kernels that is no
-arrangement's: scratch space and inboxes, kept to be used again (all sessions of the process share it). The process has
-more: `unused` is what was freed and not given back to the system, and the rest of `resident` is Python and libraries.
+`copies` are the replicas that a sharded session reads. `working` is kernel memory outside arrangements: scratch space
+and inboxes, kept for reuse and shared by all sessions of the process. The process uses more: `unused` was freed but not
+returned to the system, and the rest of `resident` is Python and libraries.
 
-`history` is a part of the arrangements: updates that are kept only so that earlier times can be read. It is told from
-the number of deletions among them, each of which makes two updates superfluous; so it is about right. `provenance` is
-another part: the nodes that expressions are made of, where views keep some.
+`history` is the part of the arrangements that only earlier times need. It is estimated from the number of deletions,
+each of which makes two updates superfluous. `provenance` is another part: the expression nodes kept by views with
+provenance.
 
-Hazard: on Spark the arrangements are in the store and in workers' memory, and only copies are here: `bytes` of an
-arrangement is what the store has, and `total` leaves it out.
+Hazard: on Spark the arrangements are in the store and in workers' memory, and only copies are here. `bytes` of an
+arrangement is then its size in the store, which `total` excludes.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from everview.language.relation import relation_of
 from everview.session.budget import budgets
 from everview.session.core import CORES, Core
 from everview.session.inspect import arrangements
-from everview.session.reads import shown
+from everview.session.reads import rendering
 from everview.types import INT, STR
 
 
 class Memory(dict[str, Any]):
-    """What `db.memory()` gives: a dict that prints as tables.
+    """The result of `db.memory()`: a dict that prints as tables.
 
     >>> print(Memory(total=2_500_000, arrangements=[], holders=[], dictionary=300, copies=0, working=0, history=0))
     total 2.5 MB: arrangements 0 bytes (of which history 0 bytes), copies 0 bytes, dictionary 300 bytes, working 0 bytes
     """
 
     def summary(self) -> str:
-        """The numbers that are the whole's."""
+        """The totals."""
         held = size(sum(a["bytes"] for a in self["arrangements"]))
         parts = ", ".join(f"{what} {size(self[what])}" for what in ("copies", "dictionary", "working"))
         within = f"of which history {size(self['history'])}"
@@ -70,7 +70,7 @@ class Memory(dict[str, Any]):
         return text
 
     def tables(self) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-        """Heads and rows: who holds how much, and what is held, the largest first."""
+        """Headers and rows of two tables, largest first: the owners, and what they hold."""
         holders = [(h["name"], h["kind"], size(h["share"]), size(h["freed"])) for h in self["holders"]]
         kept = [
             (a["name"], a["scope"], a["updates"], size(a["bytes"]), a["readers"], ", ".join(a["for"]))
@@ -86,23 +86,23 @@ class Memory(dict[str, Any]):
         for heads, rows in self.tables():
             if rows:
                 types = [INT if isinstance(v, int) or h in RIGHT else STR for h, v in zip(heads, rows[0], strict=True)]
-                lines += ["", *shown.lines(heads, types, rows)]
+                lines += ["", *rendering.lines(heads, types, rows)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{html.escape(self.summary())}</p>"]
         for heads, rows in self.tables():
             types = [INT if h in RIGHT else STR for h in heads]
-            parts.append(shown.page(heads, types, rows, "", with_types=False) if rows else "")
+            parts.append(rendering.page(heads, types, rows, "", with_types=False) if rows else "")
         return "".join(parts)
 
 
 RIGHT = ("share", "freed if dropped", "updates", "size", "readers")
-"""Columns of numbers."""
+"""Right-aligned columns."""
 
 
 def size(count: int) -> str:
-    """Bytes as people say them.
+    """Format bytes.
 
     >>> size(999), size(2_500_000)
     ('999 bytes', '2.5 MB')
@@ -114,7 +114,7 @@ def size(count: int) -> str:
 
 
 def memory(core: Core) -> Memory:
-    """See `Session.memory`; in a turn."""
+    """Implements `Session.memory`; call it in a turn."""
     core.alive()
     core.transactions.catch_up()
     needed = _needed(core)
@@ -130,7 +130,7 @@ def memory(core: Core) -> Memory:
     dictionary = core.interner.nbytes
     working = max(0, 8 * int(cell[CELL_TRACKED_WORDS]) - sum(_of_process()) - sum(_untouched()))
     resident, peak = _resident()
-    files = spilling.spilled if (spilling := getattr(core.runtime, "spilling", None)) is not None else 0
+    files = spill.spilled if (spill := getattr(core.runtime, "spill", None)) is not None else 0
     return Memory(
         {
             "time": core.time,
@@ -173,14 +173,12 @@ def _of_process() -> Iterable[int]:
 
 
 def _untouched() -> Iterable[int]:
-    """Bytes that are set aside for nodes of provenance and were never written to: the process does not have them."""
+    """Bytes reserved for provenance nodes but never written, so not resident."""
     return (d.provenance.untouched for d in _all_dataflows() if d.provenance is not None)
 
 
 def _needed(core: Core) -> dict[Operator, list[str]]:
-    """The tables and views that each operator is needed for; followers of the clock belong to their tables, and so do
-    constraints.
-    """
+    """The tables and views that need each operator. Clock followers and constraints count for their tables."""
     catalog, dataflow = core.catalog, core.runtime.dataflow
     found: dict[Operator, list[str]] = {}
     roots: dict[str, set[Operator]] = {}
@@ -204,7 +202,7 @@ def _needed(core: Core) -> dict[Operator, list[str]]:
 
 
 def _holders(core: Core, held: list[tuple[Operator, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Each table's and view's share, and what would go with it."""
+    """Each table's and view's share, and what dropping it would free."""
     share: dict[str, float] = {}
     freed: dict[str, int] = {}
     for _, entry in held:
@@ -222,7 +220,7 @@ def _holders(core: Core, held: list[tuple[Operator, dict[str, Any]]]) -> list[di
 
 
 def _history(core: Core, operator: Operator, entry: dict[str, Any]) -> int:
-    """About how many bytes of an arrangement outside loops only earlier times need."""
+    """Estimated bytes of an arrangement outside loops that only earlier times need."""
     trace = operator.trace
     if trace is None or not operator.scope.is_root or not entry["updates"] or trace.since >= core.runtime.dataflow.time:
         return 0
@@ -231,7 +229,7 @@ def _history(core: Core, operator: Operator, entry: dict[str, Any]) -> int:
 
 
 def _deletions(trace: Trace) -> int:
-    """How many of a trace's updates take something away."""
+    """The number of deletions in a trace."""
     count = 0
     table = make.peek(trace.address, trace_k.TRACE_TABLE)
     for place in range(make.peek(trace.address, trace_k.TRACE_COUNT)):
@@ -244,7 +242,7 @@ def _deletions(trace: Trace) -> int:
 
 
 def _resident() -> tuple[int, int]:
-    """Bytes of memory that the process has, and the most that it had so far; 0 where the system does not say."""
+    """Resident and peak memory of the process in bytes; 0 where the system does not report it."""
     found = {"VmRSS": 0, "VmHWM": 0}
     try:
         for line in Path("/proc/self/status").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Which session `connect` opens: in memory, in a directory, on Spark."""
+"""Chooses the kind of session for `connect`: in memory, in a directory, on Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from everview.dataflow.shield import shielded
 from everview.errors import InputError, did_you_mean
+from everview.expr import nesting
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors
 from everview.session.core import Core
@@ -27,7 +28,7 @@ def embedded(
 
 
 def check_threads(threads: Any) -> None:
-    """Refuse what is no number of threads; None leaves it to the session."""
+    """Refuse an invalid number of threads; None selects the default."""
     if threads is None:
         return
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
@@ -38,7 +39,7 @@ def check_threads(threads: Any) -> None:
 def opened(
     target: Any, *, history: History, merge_effort: int, threads: int | None, options: dict[str, Any]
 ) -> Session:
-    """The session that `connect` was asked for."""
+    """Open the session that the arguments of `connect` describe."""
     if "memory" in options:
         options["memory"] = size_of(options["memory"])
         if target is not None and not isinstance(target, (str, os.PathLike)):
@@ -48,7 +49,8 @@ def opened(
         return embedded(history=history, merge_effort=merge_effort, threads=threads, **options)
     check_threads(threads)
     if isinstance(target, (str, os.PathLike)):
-        return doors.open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
+        with nesting.room():  # views may have deep expressions
+            return doors.open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
     if hasattr(target, "sparkContext") or type(target).__module__.startswith("pyspark."):
         return doors.open_on_spark(target, history=history, merge_effort=merge_effort, **options)
     if target is None:

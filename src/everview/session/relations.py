@@ -1,7 +1,7 @@
-"""What tables and views are made of (see `everview.language.relation`): their rows' index, codes and listeners.
+"""The records behind tables and views (see `everview.language.relation`): their index, codes and subscribers.
 
-`relation_of(table)` gives a `TableRelation`, `relation_of(view)` a `ViewRelation`. They are records: what is done with
-them is in `everview.session.names` (definitions), `changes` and `reads`.
+`relation_of(table)` returns a `TableRelation`, `relation_of(view)` a `ViewRelation`. They are plain records; the
+operations are in `everview.session.names` (definitions), `changes` and `reads`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from everview.plan.multiway import Choice
 from everview.plan.nodes import Node
 from everview.plan.nodes import Table as TableNode
 from everview.session.changes.subscriber import Subscriber
-from everview.session.names.rules import Rule
+from everview.session.names.constraint_rules import Rule
 
 if TYPE_CHECKING:
     from everview.session.core import Core
+    from everview.session.reads.keyed import KeyReader
     from everview.session.table import Table
 
 
 @dataclass
 class Index:
-    """A further arrangement of a table or view, for look-ups by some columns; CREATE INDEX gives it a name."""
+    """A further arrangement of a table or view, for look-ups by some columns; CREATE INDEX names it."""
 
     keys: tuple[int, ...]
     arrangement: Arrangement
@@ -36,10 +37,10 @@ class Index:
 
 
 class KeptRelation(Relation):
-    """A table's or a view's."""
+    """The base record of tables and views."""
 
     kind: str
-    """what it is called to people"""
+    """what it is called in messages"""
     arrangement: Arrangement
 
     def __init__(
@@ -48,15 +49,19 @@ class KeptRelation(Relation):
         super().__init__(node, columns, core, label=name, parents=parents)
         self.codec = Codec(tuple(c.type for c in columns), tuple(c.name for c in columns), core.interner)
         self.installed_at = 0
-        """the time when it was made: nothing is known of times before"""
+        """the time of its creation; earlier times are unknown"""
         self.subscribers: list[Subscriber] = []
         self.dropped = False
         self.more: list[Index] = []
         """further indexes"""
+        self.fallible: list[Operator] = []
+        """operators that collect rows that could not be computed"""
+        self.readers: dict[int, KeyReader] = {}
+        """prepared look-ups, by the number of values in the key"""
 
 
 class TableRelation(KeptRelation):
-    """A base table's. Its arrangement comes with the operator that holds its rows."""
+    """The record of a base table. Its arrangement is part of the operator that holds its rows."""
 
     kind = "table"
     node: TableNode
@@ -67,31 +72,29 @@ class TableRelation(KeptRelation):
         self.key = key
         self.arrangement = None  # type: ignore[assignment]
         self.stored_as = name
-        """what the operator that holds its rows is called: it keeps that name when the table gets another"""
+        """the name of the operator that holds its rows, which does not change when the table is renamed"""
         self.views: set[str] = set()
-        """the names of views that read it"""
+        """the names of the views that read it"""
         self.origin: Table | None = None
         """the table that this hidden one follows (`everview.session.clock`)"""
         self.partner: Table | None = None
-        """another one that it holds rows of (`everview.session.clock.lookups`)"""
+        """another table whose rows it holds (`everview.session.clock.lookups`)"""
 
 
 class ViewRelation(KeptRelation):
-    """A view's."""
+    """The record of a view."""
 
     kind = "view"
 
     def __init__(self, core: Core, name: str, source: Collection, node: Node, arrangement: Arrangement) -> None:
         super().__init__(core, name, node, relation_of(source).columns, (source,))
         self.source = source
-        """what it was made from"""
+        """its definition"""
         self.arrangement = arrangement
         self.installed_at = core.time
         self.index: tuple[int, ...] = ()
         self.plan: Choice | None = None
-        self.fallible: list[Operator] = []
-        """operators that collect the rows that could not be computed"""
         self.rule: Rule | None = None
-        """the constraint that it guards, if it is one's"""
+        """the constraint that it enforces, if any"""
         self.history: int | None = None
-        """how many epochs back it can be read, if that was said"""
+        """how many epochs back it can be read, if specified"""

@@ -1,4 +1,4 @@
-"""Rows that are encoded where they are: what the session has to say about that."""
+"""Rows that are encoded where they are: the session's part of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def encode_remote(core: Core, table: Table, rows: Any, fitting: Any, place: str, how: str) -> RemoteRows | None:
-    """Encode a source's rows where they are; None if they must come here.
+    """Encode a source's rows where they are; None if they must be brought here.
 
-    Some of the clock's followers want to see every row; so does a batch, in which more may happen to the table.
+    Some clock followers need to see every row; so does a batch, which may change the table further.
     """
     followers = core.clock.agenda.of(table)
     if core.transactions.queued is not None or not all(f.takes(how) for f in followers):

@@ -1,10 +1,10 @@
-"""Sessions: tables, views and time in one explicit place.
+"""Sessions: tables, views and time.
 
-A transaction is one time. Its rows are staged while it runs and handed to the runtime when it ends, in one *step*
-that brings every view up to date or, if anything fails, changes nothing. `with db.batch():` lets several
-transactions, each with its own time, share one step: the same answers at every time for less work.
+Each transaction has one time. Its changes are staged while it is open and passed to the runtime when it ends, in one
+*step* that brings every view up to date or, if anything fails, changes nothing. `with db.batch():` lets several
+transactions, each with its own time, share one step: the same results at every time for less work.
 
-`Session` is the public face of what `everview.session.core` puts together.
+`Session` is the public interface of `everview.session.core`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from everview.session.core import Core
 from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
 from everview.session.names.arguments import check_count
-from everview.session.names.rewriting import provenanced
-from everview.session.reads import shown
+from everview.session.names.plan_preparation import provenanced
+from everview.session.reads import rendering
 from everview.session.reads.what_if import WhatIf
 from everview.session.table import Table
 from everview.session.view import View
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from everview.codes.durations import Duration
     from everview.datalog import Rules
     from everview.io.pipeline import Run
-    from everview.recovery.checking import Difference
+    from everview.recovery.verification import Difference
     from everview.sql.answers.prepared import Prepared
-    from everview.system.observing import System
+    from everview.system.observer import System
 
 
 class Session:
-    """A database of tables and views that stay up to date; made by `everview.connect()`.
+    """A database of tables and views that stay up to date; created by `everview.connect()`.
 
     >>> import everview as ev
     >>> with ev.connect() as db:
@@ -72,14 +72,14 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Free everything; the session, its tables and views are unusable afterwards. Other threads' calls that are
-        under way end first, those that wait get E_CLOSED. A durable session writes what is only in its log into files,
-        if that is much, and lets others open the directory.
+        """Free everything; the session, its tables and views are unusable afterwards. Calls in progress in other
+        threads end first; waiting ones fail with E_CLOSED. A durable session writes a checkpoint if its log is long,
+        and unlocks the directory.
         """
         try:
             self._close()
         except ClosedError:
-            if not self._core.closed:  # a session that had to be given up is closed already, which is what was asked
+            if not self._core.closed:  # a session that had to be abandoned is closed already
                 raise
 
     @reads
@@ -96,12 +96,12 @@ class Session:
             return f"<p>{html.escape(repr(self))}</p>"
         named = [("table", n, self[n].schema()) for n in self.tables]
         named += [("view", n, self[n].schema()) for n in self.views]
-        return shown.session_page(named, self.time)
+        return rendering.session_page(named, self.time)
 
     @reads
     def checkpoint(self) -> None:
-        """Write all state into files and begin a new log: opening is then quick. Happens by itself when the log is
-        long. A session in memory has nothing to write.
+        """Write all state into files and begin a new log, so that opening is fast. Happens automatically when the log
+        is long. A session in memory has nothing to write.
         """
         core = self._core
         core.alive()
@@ -110,8 +110,8 @@ class Session:
 
     @reads
     def refresh(self) -> int:
-        """Catch up with the process that writes the directory that this session only reads (`read_only=True`); returns
-        the time that was reached. Subscribers are called for the times between.
+        """Catch up with the process that writes the directory of this read-only session (`read_only=True`); returns the
+        time reached. Subscribers are called for the times in between.
         """
         core = self._core
         core.alive()
@@ -119,9 +119,9 @@ class Session:
         return self.time
 
     def reshard(self, shards: int) -> None:
-        """Spread a session on Spark over another number of shards, while others read and write. State is split beside
-        the steps, and the change itself is a short pause between two of them. For a while the directory holds
-        the state twice. Opening the directory with `shards=` does the same before anything else.
+        """Redistribute a session on Spark over another number of shards, while others read and write. State is split in
+        the background; the switch itself is a short pause between two steps. For a while the directory holds the state
+        twice. Opening the directory with `shards=` does the same before anything else.
         """
         self._core.alive()
         way = self._core.runtime.resharding(shards)
@@ -144,15 +144,15 @@ class Session:
 
     @property
     def now(self) -> dt.datetime:
-        """What the session's clock shows (UTC): the computer's time, or what `advance` was last given."""
+        """The session's clock (UTC): the system time, or what `advance` was last given."""
         return moment_of(self._core.clock.read())
 
     @writes
     def advance(self, moment: dt.datetime | None = None) -> None:
-        """Move the clock, and with it what TTLs, windows and now() let come and go; as one transaction if there is any.
+        """Move the clock, applying TTLs, windows and now() up to that moment, as one transaction if anything changes.
 
-        Without a moment to the computer's time. After a moment was given the clock stands still between calls. A
-        directory keeps the clock with each transaction: a move that lets nothing come or go is kept with the next one.
+        Without a moment, return to the system time. After a moment was given, the clock stands still between calls. A
+        directory stores the clock with each transaction; a move that changes nothing is stored with the next one.
 
         >>> import everview as ev, datetime as dt
         >>> db = ev.connect()
@@ -177,10 +177,10 @@ class Session:
         *,
         ttl: dt.timedelta | str | None = None,
     ) -> Table:
-        """Make a base table. `schema` is its columns, {"name": type}: types are int, float, bool, str, bytes, date,
-        datetime, Decimal, tuple[...] and Optional of them. Or it is data to begin with: a pandas or polars frame, an
-        Arrow table, a dict of columns, a list of dicts. With a `ttl` ("10 minutes", a timedelta) rows leave by
-        themselves that long after they came (see `advance`).
+        """Create a base table. `schema` maps column names to types: int, float, bool, str, bytes, date, datetime,
+        Decimal, tuple[...] and Optional of them. Alternatively it is initial data: a pandas or polars frame, an Arrow
+        table, a dict of columns, a list of dicts. With a `ttl` ("10 minutes", a timedelta) rows are deleted that long
+        after they were inserted (see `advance`).
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -208,8 +208,8 @@ class Session:
         key: str | Sequence[str] | None = None,
         schema: Mapping[str, Any] | None = None,
     ) -> Table:
-        """Read a file, or whatever `source` takes, once, into a table of its name; rows are replaced by `key`. What is
-        to be read again when there is more, `source` does.
+        """Read a file, or anything that `source` accepts, once, into a table of that name; rows are replaced by `key`.
+        To keep reading new data, use `source`.
 
         >>> import everview as ev, pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "fruit.csv"
@@ -240,16 +240,17 @@ class Session:
         """Install a collection: it is computed now and kept up to date until dropped.
 
         `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach. `plan`
-        chooses how joins of several inputs are kept. "binary" joins two at a time; "delta" goes from each change to
-        the other inputs, without intermediate state; "wco" does so one variable at a time (worst-case optimal); "best"
-        is the cheapest for the present rows and indexes (docs/optimiser.md). The default, None, chooses by shape and
-        existing indexes. Three further plans: "frugal" has shards add up rows before they send them (docs/spark.md),
-        "rounds" keeps loops as loops even where trees would do, and "whole" keeps distances of pairs by whole searches
-        (docs/graph.md). `explain` shows the plan. State that other views already keep is shared.
+        chooses how joins of several inputs are maintained. "binary" joins two at a time; "delta" goes from each change
+        to the other inputs, without intermediate state; "wco" does so one variable at a time (worst-case optimal);
+        "best" is the cheapest for the current rows and indexes (docs/optimiser.md). The default, None, chooses by shape
+        and existing indexes. Three further plans: "frugal" pre-aggregates rows on shards before sending them
+        (docs/spark.md), "rounds" keeps loops as loops even where trees would do, and "whole" maintains distances of
+        pairs by whole searches (docs/graph.md). `explain` shows the plan. State that other views already maintain is
+        shared.
 
-        `provenance` keeps, in a column more, of which rows of tables each row is made (docs/provenance.md): "lazy" by
-        its first derivation, "bdd" by all of them, as a Boolean expression; `Provenance` says more. Only for views of
-        select, where, join, union, distinct and loops of them (E_MONOTONE). `View.provenance` reads it.
+        `provenance` adds a column that records which table rows each row is derived from (docs/provenance.md): "lazy"
+        by its first derivation, "bdd" by all of them, as a Boolean expression; see `Provenance` for more options. Only
+        for views of select, where, join, union, distinct and loops of them (E_MONOTONE). `View.provenance` reads it.
         """
         if provenance is not None and isinstance(collection, Collection):
             collection = provenanced(collection, provenance)
@@ -259,14 +260,14 @@ class Session:
 
     @property
     def time(self) -> int:
-        """The last complete time: 0 at the start, one more with every transaction."""
+        """The last complete time: 0 at the start, incremented by every transaction."""
         return self._core.time
 
     def transaction(self) -> Transaction:
-        """Make all changes inside at one time; an exception undoes them. Inside another transaction, it joins it: an
-        exception undoes what was changed inside, and the rest is committed with the outer one.
+        """Make all changes inside at one time; an exception undoes them. A nested transaction joins the outer one: an
+        exception undoes the changes made inside, and the rest is committed with the outer one.
 
-        A transaction belongs to the thread that began it. Other threads read meanwhile; what they change waits.
+        A transaction belongs to the thread that began it. Other threads can read meanwhile; their changes wait.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -290,8 +291,8 @@ class Session:
     def batch(self) -> Together:
         """Run the transactions inside as one step when the block ends; each keeps its own time.
 
-        They are acknowledged when the block ends, also if it ends with an exception. If one of them fails in the step,
-        none of them is done. Reading inside the block, from any thread, first runs what was accepted so far.
+        They are acknowledged when the block ends, even if it ends with an exception. If one of them fails in the step,
+        none is committed. A read inside the block, from any thread, first runs what was accepted so far.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -307,13 +308,13 @@ class Session:
         return Together(self._core)
 
     def adapt(self, on: bool = True, **options: Any) -> None:
-        """Let the plans of this session's joins follow what happens to it, from now on; or, `adapt(False)`, leave them
-        as they are. `connect(adaptive=True)` says the same. Views that were made with `plan=` keep it.
+        """Let the plans of this session's joins adapt to the workload from now on; `adapt(False)` freezes them.
+        `connect(adaptive=True)` does the same. Views created with an explicit `plan=` keep it.
 
-        Options, with their defaults: `every=1.0`, seconds of processor time between looks at the statistics;
+        Options with their defaults: `every=1.0`, seconds of processor time between checks of the statistics;
         `margin=1.5`, how many times cheaper another plan must be; `ahead=60`, the seconds over which it must be;
-        `trial=100`, transactions for which both plans are measured (0: trust the model); `worse=1.0`, a plan that
-        takes more than this many times as long is undone. See docs/optimiser.md.
+        `trial=100`, transactions for which both plans are measured (0: trust the model); `worse=1.0`, a plan that takes
+        more than this many times as long is undone. See docs/optimiser.md.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -332,15 +333,15 @@ class Session:
         insert: Mapping[str, Any] | None = None,
         upsert: Mapping[str, Any] | None = None,
     ) -> WhatIf:
-        """Suppose that tables change: `with db.what_if() as w:`, and inside, change tables in any way, by SQL too, and
-        read them and all views as they would be; `w.changes(name)` is what would change. When the block ends nothing
-        has happened. In one line, rows are given by table: `db.what_if(delete={"edge": [(1, 2)]}).changes("reach")`;
-        that is answered when it is first asked, for all views at once.
+        """Make hypothetical changes: inside `with db.what_if() as w:`, change tables in any way, by SQL too, and read
+        them and all views as they would be; `w.changes(name)` is what would change. When the block ends nothing has
+        happened. In one line, rows are given by table: `db.what_if(delete={"edge": [(1, 2)]}).changes("reach")`; that
+        is computed on first use, for all views at once.
 
-        It is a step that is run and undone, so it is exact for every view and costs what the step would. A change that
-        would fail fails here, when something is read or the block ends. Other threads see what is true meanwhile, and
-        what they change waits, as for a transaction. Nothing is logged, nobody is told, and time does not pass.
-        Tables and views cannot be made or dropped inside, nor can one `what_if` stand in another (E_WHAT_IF).
+        It runs a step and undoes it, so it is exact for every view and costs what the step would. A change that would
+        fail fails here, on the first read or at the end of the block. Meanwhile other threads see the true state, and
+        their changes wait, as for a transaction. Nothing is logged, no subscriber is called, and time does not advance.
+        Tables and views cannot be created or dropped inside, and `what_if` blocks cannot be nested (E_WHAT_IF).
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -359,10 +360,10 @@ class Session:
     # limits
 
     def limits(self, *, seconds: Duration | None = None, memory: int | str | None = None) -> Limits:
-        """Limit each call that this thread makes inside: how long it may take, once it is its turn, and by how much its
-        step may let memory grow. One that would take more fails with E_TIMEOUT
-        (`StoppedError`) or E_MEMORY (`MemoryLimitError`), has changed nothing, and the session goes on. Users'
-        functions run in a thread beside the call, so that one that sleeps holds up nobody.
+        """Limit each call that this thread makes inside: its duration, once it has its turn, and the memory growth of
+        its step. A call that exceeds them fails with E_TIMEOUT (`StoppedError`) or E_MEMORY (`MemoryLimitError`) and
+        changes nothing; the session remains usable. User functions run in a helper thread, so that one that sleeps
+        blocks nobody.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -390,12 +391,12 @@ class Session:
 
     @reads
     def budget(self, memory: int | str | None = None) -> Budget:
-        """Limit the memory that all questions to graphs made with `memory="lean"` take together; without a size, say
-        what they take now. (A graph with a budget of its own has that instead.)
+        """Limit the memory that all queries of graphs made with `memory="lean"` use together; without a size, return
+        the current usage. (A graph with its own budget is not included.)
 
-        When they take more, what can be worked out again is dropped: first of vertices with few edges, as little as is
-        enough. Answers stay right and get slower. When nothing is left to drop, a transaction that asks a new question
-        fails with E_BUDGET (`MemoryLimitError`); the others go on. The limit is the session's: say it again after
+        Beyond the limit, recomputable state is dropped: first that of vertices with few edges, and as little as
+        possible. Results stay exact but get slower. When nothing is left to drop, a transaction that adds a query fails
+        with E_BUDGET (`MemoryLimitError`); the others continue. The limit belongs to the session: set it again after
         opening a directory.
 
         >>> import everview as ev
@@ -413,8 +414,8 @@ class Session:
 
     @property
     def system(self) -> System:
-        """What the session consists of, holds and does, as relations of a session of its own: `ev.views`,
-        `ev.operators`, `ev.arrangements`, `ev.steps`, ... In SQL they are read as `ev.NAME`.
+        """The session's objects, state and activity as relations of a separate session: `ev.views`, `ev.operators`,
+        `ev.arrangements`, `ev.steps`, ... In SQL they are read as `ev.NAME`.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -426,9 +427,9 @@ class Session:
         return doors.system(self._core)
 
     def cancel(self) -> bool:
-        """Have the call stop that is under way in another thread: there it fails with E_CANCELLED (`StoppedError`), has
-        changed nothing, and the session goes on. Gives False if there is none. A call that is complete before it hears
-        of it stays complete.
+        """Cancel the call in progress in another thread: it fails there with E_CANCELLED (`StoppedError`) and changes
+        nothing; the session remains usable. Returns False if there is none. A call that completes before it notices
+        stays complete.
 
         >>> import everview as ev
         >>> ev.connect().cancel()
@@ -440,7 +441,7 @@ class Session:
 
     def sql(self, text: str, *values: Any, **named: Any) -> Any:
         """Run SQL: CREATE VIEW returns the View, SELECT a result with rows(); several statements are separated by
-        semicolons. Values for a query's parameters are given to what `prepare` makes of it.
+        semicolons. For a query with parameters, use `prepare`.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -465,7 +466,7 @@ class Session:
     def datalog(self, text: str, *, plan: Choice | None = None) -> Rules:
         """Install the rules of a Datalog program; its relations are views: `rules.reach`, `db["reach"]`.
 
-        `plan` is how bodies of several relations are joined, see `view`.
+        `plan` is how rule bodies of several relations are joined, see `view`.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -485,7 +486,8 @@ class Session:
 
     @reads
     def register(self, text: str, *, plan: Choice | None = None) -> Rules:
-        """Check and remember the rules of a Datalog program without building anything; `rules.interest(name)` does.
+        """Check and store the rules of a Datalog program without building anything; `rules.interest(name)` builds a
+        relation.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -518,7 +520,8 @@ class Session:
         return doors.prepare(self, name, text, keep)
 
     def function(self, name: str, function: Any, returns: Any = None) -> None:
-        """Give SQL a Python function of values, or one made by `udf`; it must depend on its arguments alone.
+        """Make a Python function of values, or one made by `udf`, callable from SQL; it must depend on its arguments
+        alone.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -554,7 +557,7 @@ class Session:
         """Declare an attribute of entities, for facts that `transact` asserts and retracts: a table of columns e and v.
 
         `semantics`: "distinct" (a fact holds or does not), "one" (an entity has one value, the last), "raw" (a bag).
-        `sources`: several sources say facts, each its own; the attribute is then a view of what all of them say.
+        `sources`: several sources assert facts independently; the attribute is then a view of the union of all of them.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -566,7 +569,7 @@ class Session:
 
     @writes
     def transact(self, changes: Iterable[Any], *, source: str | None = None) -> None:
-        """Assert and retract facts in one transaction; `source` is who says so, for attributes with sources.
+        """Assert and retract facts in one transaction; `source` is the asserting source, for attributes with sources.
 
         A change is (entity, attribute, value), {"id": entity, attribute: value, ...}, or ("retract", entity, attribute,
         value).
@@ -584,7 +587,7 @@ class Session:
 
     @writes
     def retract_source(self, source: str) -> None:
-        """Take back all facts that a source said, in one transaction.
+        """Retract all facts asserted by a source, in one transaction.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -614,15 +617,15 @@ class Session:
         max_rows_per_step: int | None = None,
         every: Duration = "10s",
     ) -> Table:
-        """Make a table that is fed by a source, when `run` is called: files (`everview.io`), a Spark DataFrame or
-        stream, rows. A table of that name that exists, after a restart say, is fed on from where it stood.
+        """Create a table that is fed by a source when `run` is called: files (`everview.io`), a Spark DataFrame or
+        stream, rows. An existing table of that name, after a restart say, continues from where it stopped.
 
-        `mode` says what a record is: a row to "append", one that replaces the row with its `key` ("upsert", usual with
-        a key), a change ("changes": Delta's and Spark's `_change_type`, Debezium's op, or another `change_column`), or
-        one of all rows there are ("snapshot", read again `every` so often and compared with what is known). `schema` is
-        told from the source if it is not given. Bad records stop the run, or go to the table `<name>_rejected`
-        (`bad="quarantine"`). A change that deletes by a key that is not there is counted (`Run.missing`), or is a bad
-        record, too (`missing="reject"`).
+        `mode` says what a record is: a row to "append"; one that replaces the row with its `key` ("upsert", the default
+        with a key); a change ("changes": Delta's and Spark's `_change_type`, Debezium's op, or another
+        `change_column`); or one row of a complete copy ("snapshot", read again at the interval `every` and compared
+        with the previous contents). `schema` is inferred from the source by default. Bad records stop the run, or go to
+        the table `<name>_rejected` (`bad="quarantine"`). A deletion of a missing key is counted (`Run.missing`), or is
+        a bad record, too (`missing="reject"`).
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -645,34 +648,32 @@ class Session:
         )
 
     def run(self, until: str | Duration | None = None, *, progress: bool | None = None) -> Run:
-        """Take what the sources have, one transaction per chunk, until all are caught up (`until="caught_up"`), for a
-        duration ("5s"), or until Ctrl-C (None), which ends it cleanly. Says what was done. `progress` shows a line that
-        says how far it is; nobody asked, it does so in notebooks.
+        """Read from the sources, one transaction per chunk, until all are caught up (`until="caught_up"`), for a
+        duration ("5s"), or until Ctrl-C (None), which ends it cleanly. Returns a summary. `progress` shows a progress
+        line; by default only in notebooks.
         """
         self._core.alive()
         self._core.transactions.refuse_supposed("sources cannot be read")
         return doors.pipeline(self._core).run(until, progress)
 
-    # what there is
+    # introspection
 
     @reads
     def stats(self) -> dict[str, Any]:
-        """Time, where steps run, bytes, and every arrangement held: updates, bytes, batches, how many operators and
-        views read it, and which views depend on it. In a directory also what its log was given ("log_records",
-        "log_bytes") and the seconds that writing it took ("log_seconds"); with `sync="full"` these are mostly the wait
-        for the disk.
+        """Time, where steps run, bytes, and every arrangement: updates, bytes, batches, how many operators and views
+        read it, and which views depend on it. In a directory also the size of its log ("log_records", "log_bytes") and
+        the seconds spent writing it ("log_seconds"); with `sync="full"` these are mostly the wait for the disk.
         """
         return inspect.stats(self._core)
 
     @reads
     def memory(self) -> Memory:
-        """What holds how much memory: "total" bytes; "arrangements", each with its size, its readers, and the tables
-        and views that it is "for"; "holders", those tables and views, each with its "share" of what is held in common
-        and what would be "freed" if it were dropped. Further keys: "dictionary" (of texts), "history" (what only
-        earlier times need), "provenance" (nodes of expressions that views keep), "working" (scratch space), "copies",
-        and "files" (state that did not fit into memory, not in the total). "step" is by how much memory grew at most
-        during the last step, as seen between its operators. Those of the process are "resident", "peak" and "unused".
-        It prints as tables.
+        """Memory usage by owner: "total" bytes; "arrangements", each with its size, its readers, and the tables and
+        views that it is "for"; "holders", those tables and views, each with its "share" of shared state and what would
+        be "freed" if it were dropped. Further keys: "dictionary" (of texts), "history" (what only earlier times need),
+        "provenance" (expression nodes that views keep), "working" (scratch space), "copies", and "files" (state that
+        did not fit into memory, not in the total). "step" is the peak memory growth of the last step, sampled between
+        its operators. Process totals are "resident", "peak" and "unused". Prints as tables.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -690,8 +691,8 @@ class Session:
 
     @reads
     def check(self) -> list[Difference]:
-        """Compute every view again from the tables and compare: returns the rows of views that are not what they should
-        be, none if all is well. It costs what computing everything once costs.
+        """Recompute every view from the tables and compare: returns the rows of views that differ, none if all is well.
+        It costs as much as computing everything once.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -704,8 +705,8 @@ class Session:
         return doors.check(self._core)
 
     def __getitem__(self, name: str) -> Any:
-        """A table or view by name. (Which of the two is known only when it runs: a checker of types must let
-        `db["t"].insert(...)` and `db["v"].as_of(3)` pass.)
+        """A table or view by name. (Which of the two is known only at run time, so type checkers must accept both
+        `db["t"].insert(...)` and `db["v"].as_of(3)`.)
         """
         catalog = self._core.catalog
         found = (catalog.tables.get(name) or catalog.views.get(name)) if isinstance(name, str) else None
@@ -734,7 +735,7 @@ class Session:
 
 
 def _is_data(schema: Any) -> bool:
-    """Whether what is given for a schema is data: anything but names with types."""
+    """Whether the schema argument is data: anything but names with types."""
     if isinstance(schema, Mapping):
         return any(isinstance(v, list) or (hasattr(v, "tolist") and not isinstance(v, type)) for v in schema.values())
     return True

@@ -1,17 +1,17 @@
-"""What was seen of every operator while it ran: rows, changes and how fast they come, keys, fan-outs.
+"""Run-time statistics of operators: rows, changes and their rate, keys, fan-outs.
 
-The kernels count what committed steps add to each trace, a word for each (`everview.kernels.run.executor`), so being
-always on costs nothing that could be measured. All else is told from that and from what traces hold, when somebody
-asks: the relation `ev.statistics`, and the optimiser, which has to guess without it.
+The kernels count what committed steps add to each trace, one word each (`everview.kernels.run.executor`), so they are
+always on at no measurable cost. Everything else is derived on request from these counters and the traces: for the
+relation `ev.statistics` and for the optimiser, which would have to guess otherwise.
 
-    rows        that it holds; before a trace is compacted, rows that came and went count, too
-    changes     that committed steps added to it since it was made, its first contents included
-    rate        changes in each transaction, of late: half of what was seen since the last look, half of what was known
-    keys        different values of the column it is kept by, from a sample; `fan_out` are its rows for each
-    per_change  changes of it for each change of what it is made of: selectivity of a filter, fan-out of a join
+    rows        it holds; before a trace is compacted, deleted rows count, too
+    changes     added by committed steps since it was created, its initial contents included
+    rate        recent changes per transaction: the mean of the rate since the last reading and the rate before
+    keys        distinct values of the column it is indexed by, from a sample; `fan_out` is rows per key
+    per_change  output changes per input change: selectivity of a filter, fan-out of a join
 
-On shards in this process the counts are sums over them. On Spark only changes of tables are known, those that this
-process has sent.
+With shards in this process the counts are summed over them. On Spark only the changes of tables are known, as sent by
+this process.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from everview.session.core import Core
 
 SAMPLE_ROWS = 1000
-"""Rows that are looked at to tell how common the values of a column are."""
+"""Rows sampled to estimate how common the values of a column are."""
 
 
 class Statistic(NamedTuple):
-    """What was seen of an operator; see the module."""
+    """The statistics of an operator; see the module."""
 
     operator: Operator
     rows: int
@@ -44,7 +44,7 @@ class Statistic(NamedTuple):
 
 
 class Statistics:
-    """What was seen of a session's operators. Rates are those between the last two looks and before."""
+    """The statistics of a session's operators. Rates average the last two readings."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -52,7 +52,7 @@ class Statistics:
         self._rates: dict[Operator, float] = {}
 
     def look(self) -> None:
-        """Bring the rates up to date."""
+        """Update the rates."""
         runtime, now = self._core.runtime, self._core.runtime.dataflow.time
         counted = runtime.changes()
         looked: dict[Operator, tuple[int, int]] = {}
@@ -72,13 +72,11 @@ class Statistics:
         self._looked, self._rates = looked, rates
 
     def rate(self, operator: Operator) -> float | None:
-        """Changes in each transaction of late; None before anything was seen."""
+        """Recent changes per transaction; None before the first."""
         return self._rates.get(operator)
 
     def rate_of(self, node: Node) -> float | None:
-        """The same for a part of a plan: of its own arrangement, or of what it is filtered from, as far as that is
-        guessed to pass.
-        """
+        """The same for a part of a plan: of its own arrangement, or of its input times the estimated selectivity."""
         below, share = node, 1.0
         while not (there := self._core.runtime.builder.arrangements.get((below, ()), [])):
             if not isinstance(below, (Filter, Project)):
@@ -89,12 +87,13 @@ class Statistics:
         return None if rate is None else rate * share
 
     def changes_of(self, node: Node) -> float | None:
-        """How many changes committed steps have made to a part of a plan that is kept; None if it is not."""
+        """The number of changes that committed steps made to a materialised part of a plan; None if it is not
+        materialised."""
         kept = self._core.runtime.builder.arrangements.get((node, ()), [])
         return float(self._core.runtime.changes()(kept[0].operator)) if kept else None
 
     def all(self) -> Iterator[Statistic]:
-        """What is known of every operator that keeps rows."""
+        """The statistics of every operator that holds rows."""
         self.look()
         runtime = self._core.runtime
         counted, measure = runtime.changes(), runtime.measure()
@@ -112,14 +111,14 @@ class Statistics:
 
 
 def _keys(trace: Trace, rows: int) -> int:
-    """Different values of the first column, from a sample."""
+    """Distinct values of the first column, from a sample."""
     if not trace.cols or not rows:
         return min(rows, 1)
     return max(round(distinct_values(Counter(trace.sample(0, SAMPLE_ROWS)), rows)), 1)
 
 
 def _sources(operator: Operator) -> set[Operator]:
-    """The nearest operators below that keep something."""
+    """The nearest upstream operators that hold rows."""
     found: set[Operator] = set()
     seen: set[Operator] = set()
     todo = list(operator.inputs)

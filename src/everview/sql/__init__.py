@@ -1,24 +1,24 @@
 """SQL over the same engine: `db.sql(text)`.
 
-sqlglot parses; the rooms here, in reading order, turn the tree into the plans that Python collections make too:
+sqlglot parses; the packages here, in reading order, turn the tree into the same plans that Python collections produce:
 
-    text          statements, dialects, places of mistakes; nothing that was written is ignored
+    text          statements, dialects, error positions; nothing in a statement is ignored
     scalar        types, names and expressions
     select        queries: FROM, WHERE, GROUP BY, windows, subqueries, recursion
     clock         now(), windows on tables, times to live, watermarks
-    statements    what `db.sql` does with a text
-    answers       how a SELECT is answered; parameters and prepared queries
+    statements    the execution of `db.sql`
+    answers       how a SELECT is executed; parameters and prepared queries
     ddl, dml      definitions and changes
     inspection    EXPLAIN, DESCRIBE, SHOW, WHY
     streams       SUBSCRIBE, CREATE SOURCE, CREATE SINK and RUN
     shell         `everview sql` and `everview run`
 
-Three modules hold what plans call while they run, and stay where directories know them: `lists` and `folds` (aggregates
-that are more than one sum) and `unfolding` (functions that return rows).
+Three modules contain callables that plans refer to, and keep their names because directories store them: `lists` and
+`folds` (complex aggregates) and `unfolding` (functions that return rows).
 
-Whatever cannot be kept up to date is refused with a reason, a line and a column.
+Whatever cannot be maintained is refused with a reason, a line and a column.
 
-Besides:
+Further packages:
 
     rights                 roles, grants, policies
 """

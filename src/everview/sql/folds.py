@@ -1,8 +1,8 @@
-"""Aggregates that look at all values of a group: medians, modes, correlations, the value where another is smallest.
+"""Aggregates over all values of a group: medians, modes, correlations, arg_min and the like.
 
-They are reductions in Python: when a group changes, its rows are looked at again. A row is the group's keys, whether it
-counts (`filtered`), the aggregate's arguments, and what they are ordered by. NULL arguments are passed over. Where SQL
-leaves the answer open (ties), the smallest value is taken, so that the answer is always the same.
+They are reductions in Python: a changed group is recomputed from its rows. A row is the group's keys, whether it counts
+(`filtered`), the aggregate's arguments, and the sort columns. NULL arguments are ignored. Where SQL leaves the result
+open (ties), the smallest value is taken, so that the result is deterministic.
 
 Correlations and the like are computed from differences to the group's first row, which are 0 if all values are equal.
 """
@@ -19,12 +19,12 @@ from everview.sql.lists import itself, sortable
 
 Row = tuple[Any, ...]
 Counted = list[tuple[Row, int]]
-"""Arguments, and how often they are there."""
+"""Arguments, with multiplicities."""
 
 
 @dataclass(frozen=True)
 class Folding:
-    """What a group's rows become: a reduction for `PythonReduce`.
+    """A group reduction for `PythonReduce`.
 
     >>> Folding(1, "median", 1)(("k",), [(("k", 4), 1), (("k", 1), 2), (("k", 9), 1), (("k", None), 7)])
     [(2.5,)]

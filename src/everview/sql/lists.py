@@ -1,8 +1,8 @@
-"""string_agg, array_agg, jsonb_agg and jsonb_object_agg: a group's values put in order and made one value.
+"""string_agg, array_agg, jsonb_agg and jsonb_object_agg: a group's values combined into one.
 
-These are reductions in Python: a group is made anew whenever it changes, as its value must be anyway.
+These are reductions in Python: a changed group is rebuilt, as its value must be anyway.
 
-Without ORDER BY the values are in their own order, so that the answer is always the same.
+Without ORDER BY the values are in their own order, so that the result is deterministic.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Listing:
-    """What a group's rows become: a reduction for `PythonReduce`.
+    """A group reduction for `PythonReduce`.
 
-    A row is the keys, then whether it counts (`filtered`), the value, and what it is ordered by.
+    A row is the keys, then whether it counts (`filtered`), the value, and the sort columns.
 
     >>> Listing(1, order=(True,), separator="-")(("k",), [(("k", "a", 1), 1), (("k", "b", 2), 2), (("k", None, 3), 1)])
     [('b-b-a',)]
@@ -93,8 +93,8 @@ class Documents(Listing):
 
 
 def sortable(value: Any) -> Any:
-    """What sorts any values of one type: NaN is larger than all numbers, lists go item by item, NULLs last. JSON is a
-    type with values of many kinds, which come in the order of `order_key`.
+    """A sort key for any values of one type: NaN is larger than all numbers, lists compare item by item, NULLs last.
+    JSON values of different kinds are in the order of `order_key`.
     """
     if isinstance(value, (dict, JsonNull)):
         return order_key(value)
@@ -108,7 +108,7 @@ def sortable(value: Any) -> Any:
 
 
 def itself(value: Any) -> Any:
-    """What is equal for the same values alone: Python's True is 1, JSON's is not."""
+    """An identity key: Python's True equals 1, JSON's does not."""
     if isinstance(value, dict):
         return frozenset((key, itself(v)) for key, v in value.items())
     if isinstance(value, list):

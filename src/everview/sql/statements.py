@@ -1,15 +1,17 @@
-"""Statements: `db.sql` from a text to its answer.
+"""Statements: executes the text of `db.sql`.
 
-Statements of one text run one after the other; the answer is the last one's. If one fails, a transaction that the text
-has begun is rolled back; one that was open before can only be rolled back from then on, as in PostgreSQL.
+Statements of one text run one after the other; the result is the last one's. If one fails, a transaction that the text
+has begun is rolled back; one that was open before can then only be rolled back, as in PostgreSQL.
 
-A SELECT is computed at once over what is kept, or installed as a view for a moment (`everview.sql.answers.asking`).
-Inside a transaction it sees what that has changed so far (`everview.sql.dml.own_changes`).
+A SELECT is computed at once over existing arrangements, or installed as a temporary view
+(`everview.sql.answers.asking`). Inside a transaction it sees that transaction's changes
+(`everview.sql.dml.own_changes`).
 
 A statement is bound first, which changes nothing; then every part of it must have been read
-(`everview.sql.text.parts`); then it is done. So handlers give back what is to be done, as a function.
+(`everview.sql.text.parts`); then it is executed. Handlers therefore return a function that executes the statement.
 
-Here are queries and transactions; `definitions`, `changes`, `explaining`, `subscription` and `pipelines` have the rest.
+This module has queries and transactions; `definitions`, `changes`, `explaining`, `subscription` and `pipelines` have
+the rest.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from everview.codes.codec import Codec
-from everview.dataflow.lending import is_guest
+from everview.dataflow.read_leases import is_guest
 from everview.errors import InputError, Notice, did_you_mean
+from everview.expr import nesting
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -38,8 +41,8 @@ from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.changes.turns import reads, writes
 from everview.session.core import Core, core_of
-from everview.session.reads import guests
-from everview.session.rights.acting import Principal, acting
+from everview.session.reads import concurrent_reads
+from everview.session.rights.principal import Principal, acting
 from everview.session.session import Session
 from everview.sql.answers import asking, company, lookups, observed
 from everview.sql.answers.result import Result, in_order
@@ -53,7 +56,7 @@ from everview.sql.select.compiler import Compiler
 from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import Correlated, Relation
 from everview.sql.streams import pipelines, subscription
-from everview.sql.text import dialects, nesting, parts, reading
+from everview.sql.text import dialects, misspelt, parts, reading
 from everview.sql.text.places import Source, SqlError
 from everview.types import STR, DataType
 
@@ -62,11 +65,11 @@ if TYPE_CHECKING:
     from everview.sql.answers.parameters import Parameters
 
 Do = Callable[[], Any]
-"""What a bound statement does, and its answer."""
+"""Executes a bound statement and returns its result."""
 
 
 class Shape(NamedTuple):
-    """The columns of an answer."""
+    """The columns of a result."""
 
     names: list[str]
     types: list[DataType]
@@ -76,7 +79,7 @@ _Handler = Callable[["Statements", Any, Source], Do]
 
 
 class Statements:
-    """A session's SQL: the transaction that BEGIN opened, and how to run statements."""
+    """A session's SQL: the transaction that BEGIN opened, and the execution of statements."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -86,69 +89,67 @@ class Statements:
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
         self.savepoints: list[Savepoint] = []
         self.snapshot: int | None = None
-        """How much of the open transaction can be seen, if not all of it."""
+        """How much of the open transaction is visible, if not all of it."""
         self.given: dict[int, Relation | None] = {}
-        """WITH queries that change rows (by identity), as tables whose rows are not known yet; see `modifying`."""
+        """Data-modifying WITH queries (by identity), as tables whose rows are not known yet; see `modifying`."""
         self.written: dict[plan.Node, plan.Node] = {}
         """Their rows, once they are known."""
         self.returning: list[tuple[str, Expr]] | None = None
-        """What the RETURNING that was bound last gives."""
+        """The columns of the last bound RETURNING."""
         self.affected: int | None = None
-        """How many rows the last statement inserted, updated or deleted, if it was one that does."""
+        """The number of rows that the last statement inserted, updated or deleted, if any."""
         self.subscriptions = 0
         self.progress = False
-        """Whether RUN shows how far it is"""
+        """Whether RUN shows its progress"""
         self.dry = False
-        """Whether statements are only looked at: what they make is made, and nothing is asked or changed"""
+        """Whether this is a dry run: objects are created, and nothing is queried or changed"""
         self.parameters: Parameters | None = None
-        """What $1, $2, ... stand for in the statement under way."""
+        """The values of $1, $2, ... in the current statement."""
         self.plan: Choice | None = None
         self.way: asking.Way | None = None
-        """how questions are answered, if somebody said so"""
+        """how queries are executed, if set"""
         self.sharing: sharing.Way | None = None
-        """how queries that tenants follow are shared, if somebody said so"""
+        """how queries followed by tenants are shared, if set"""
         self.dialect = "postgres"
         self.role: Principal | None = None
-        """who acts in its statements, if SET ROLE said so"""
+        """the role set by SET ROLE"""
         self.last_sequence = ""
-        """the sequence that gave the last number here"""
+        """the sequence last used here"""
         self.notices: list[str] = []
-        """what was passed over in the last statement"""
+        """the notices of the last statement"""
         self.is_warning = True
-        """whether that is a Python warning; a server sends it to its client"""
+        """whether they are Python warnings; a server sends them to its client"""
         self.is_inner = False
-        """whether this is the SQL of a session about another"""
+        """whether this is the SQL of an inner session"""
         self.read_at: int | None = None
-        """the time at which the last query was answered: others may have gone on since"""
+        """the time at which the last query was executed: others may have advanced it since"""
 
     def run(self, text: str) -> Any:
-        """Run all statements of a text; the last one's answer."""
+        """Run all statements of a text; return the last one's result."""
         answers = [answer for _, answer in self.answers(text)]
         return answers[-1] if answers else None
 
     def answers(self, text: str) -> Iterator[tuple[reading.Statement, Any]]:
-        """Run the statements of a text one by one; each with its answer."""
+        """Run the statements of a text one by one; yield each with its result."""
         around = self.transaction
         try:
             self.core.alive()
             for statement in reading.statements(text, lambda: self.dialect):
                 yield statement, self._run_one(statement)
         except GeneratorExit:
-            raise  # whoever asked wants no more answers
-        except BaseException:  # also what a signal handler of the program's own raises, or another thread
+            raise  # the caller wants no more results
+        except BaseException:  # also exceptions from the program's signal handlers, or another thread
             if self.core.closed:
                 self._let_go()
             if not self._own():
                 raise
             if self.transaction is not around:
-                self._end(undo=True)  # a text that fails leaves no transaction behind that it has begun
+                self._end(undo=True)  # a failing text leaves no transaction behind that it has begun
             self.failed = self.transaction is not None
             raise
 
     def _let_go(self) -> None:
-        """Another thread has closed the session: whoever waits for the end of this one's transaction would wait for
-        ever.
-        """
+        """Another thread has closed the session: waiting for the end of this transaction would take forever."""
         if self.transaction is not None and self.core.writing._is_owned():
             self._end(undo=True)
 
@@ -157,14 +158,18 @@ class Statements:
         return self.transaction is not None and self.core.transactions.pending() is not None
 
     def _run_one(self, statement: reading.Statement) -> Any:
+        log = self.core.statement_log
+        return self._in_role(statement) if log is None else log(self._in_role, statement)
+
+    def _in_role(self, statement: reading.Statement) -> Any:
         if self.role is None or statement.start in ("SET ROLE", "RESET ROLE"):
             return self._allowed(statement)
         with acting(self.role):
             return self._allowed(statement)
 
     def _allowed(self, statement: reading.Statement) -> Any:
-        """Run a statement. What does not exist and what may not be used are one error for who may not do everything:
-        which of the two it is would tell them of other people's tables.
+        """Run a statement. Missing and forbidden objects give the same error for restricted users: the difference would
+        reveal other people's tables.
         """
         try:
             with nesting.room():
@@ -173,20 +178,28 @@ class Statements:
             return answer
         except RecursionError:
             hint = "compute parts of it in views of their own"
-            raise SqlError("E_DEPTH", "the text is nested too deeply", hint, 1, 1) from None
+            place = reading.deepest(statement)
+            raise statement.source().error_at(place, "E_DEPTH", "the text is nested too deeply", hint) from None
         except InputError as error:
             if error.code == "E_NAME" and "there is no" in error.message and self.core.access.acting() is not None:
                 error.code = "E_FORBIDDEN"
+            if error.code == "E_NULL" and "Optional[" in error.hint:
+                error.hint = "give the column a value, or declare it without NOT NULL"
             raise
         except SqlError as error:
             missing = error.code in ("E_TABLE", "E_NAME") and ": there is no" in error.message
             if missing and self.core.access.acting() is not None:
                 error.code = "E_FORBIDDEN"
-            raise
+            reads = reading.readable(statement.dialect) if _command(statement) is None else None
+            raise misspelt.explained(error, statement.source(), reads) from None
 
     def _tell(self, statement: reading.Statement) -> None:
-        """Say what was passed over in a statement that is done."""
-        self.notices = list(dict.fromkeys(statement.notes.notices))
+        """Issue the notices of an executed statement."""
+        notices = statement.notes.notices
+        if any(t.token_type == TokenType.JOIN for t in statement.tokens):
+            alias = misspelt.before_join(statement.source())
+            notices = [*notices, f"{alias.token.text} is read as an alias: {alias.hint}"] if alias else notices
+        self.notices = list(dict.fromkeys(notices))
         for text in self.notices if self.is_warning else ():
             warnings.warn(text, Notice, stacklevel=_depth_of_caller())
 
@@ -217,7 +230,7 @@ class Statements:
         return self._in_turn(reads, False, Statements._handle, handler, node, source)
 
     def placed(self, source: Source) -> Source:
-        """A text with what the session says about it: its time zone and types."""
+        """A text with the session's settings: its time zone and types."""
         return replace(source, zone=self.core.zone, types=self.core.types, parameters=self.parameters)
 
     @nesting.room()
@@ -253,11 +266,11 @@ class Statements:
         parts.whole(node, source, lambda: self._bind(handler, node, source))
         return self._returned()
 
-    @guests.beside(_shape)
+    @concurrent_reads.beside(_shape)
     @reads
     def shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
-        """The columns that a statement would give, None if it gives no rows; nothing is done. `look` is shown the
-        statement before it is bound.
+        """The columns that a statement would return, None if it returns no rows; does not execute it. `look` receives
+        the statement before it is bound.
         """
         return self._shape(text, look)
 
@@ -267,8 +280,8 @@ class Statements:
         return None if found is None else Shape([name for name, _ in found], [e.type for _, e in found])
 
     def _in_turn(self, reading: bool, alone: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a statement in one turn: what it reads does not change while it runs. Some last for ever, so each of
-        their steps has its own.
+        """Run a statement in one turn, so that what it reads does not change. Some last forever, so each of their steps
+        has its own.
         """
         if alone or (function in _BESIDE and is_guest()):
             return function(self, *arguments)
@@ -304,27 +317,27 @@ class Statements:
             raise source.refuse(node, "a subquery reads the query around it in a way that is not supported") from None
 
     def _bind(self, handler: _Handler, node: exp.Expr, source: Source) -> Do:
-        """What is to be done for a statement, and before it for its WITH queries that change rows."""
+        """Bind a statement and its data-modifying WITH queries."""
         self.given = {}
         if not modifying.changing(node):
             return handler(self, node, source)
         return modifying.bound(self, node, source, handler, _HANDLERS)
 
     def spelled(self, name: str) -> str:
-        """The table or view that is meant, as it was spelled when it was made; the name itself if there is none."""
+        """The intended table or view, as spelled on creation; the name itself if there is none."""
         return schemas.found(self.core, name, self.core.access.visible([*self.session.tables, *self.session.views]))
 
     # queries
 
     def compiler(self, source: Source) -> Compiler:
-        """For a text that is asked once."""
+        """For a one-off query."""
         return Compiler(self.session, source)
 
     def bound(
         self, node: exp.Expr, source: Source, standing: bool = False, change: exp.Expr | None = None
     ) -> tuple[Query, Compiler]:
-        """The query's plan, and the compiler that knows what it reads. `standing`: it is kept, not asked once;
-        `change`: the statement that it is asked for, whose WITH it sees.
+        """The query's plan, and the compiler with what it reads. `standing`: it is maintained, not one-off; `change`:
+        the statement that it is part of, whose WITH it sees.
         """
         compiler = Compiler(self.session, source, standing)
         compiler.given = self.given
@@ -337,7 +350,7 @@ class Statements:
         return compiler.query(node, env, None), compiler
 
     def collection(self, compiler: Compiler, node: plan.Node, columns: Sequence[str]) -> Collection:
-        """A plan as what `db.view` takes."""
+        """A plan as a collection for `db.view`."""
         parents: list[Collection] = [self.session[n] for n in compiler.used]
         for place, file in compiler.files.items():
             columns_of = [Column(n, t) for n, t in file.columns.items()]
@@ -361,8 +374,8 @@ class Statements:
 
     @contextmanager
     def as_of(self, source: Source, time: int, used: Iterable[str]) -> Iterator[tuple[Statements, Source]]:
-        """The statements of a session that holds nothing but what a query reads, as it was at that time; and the query
-        as it is asked there.
+        """The statements of a session with only what a query reads, as of that time; and the query as executed
+        there.
         """
         with Session(Core(EmbeddedRuntime(self.core.interner))) as past:
             core_of(past).functions = self.core.functions
@@ -404,11 +417,11 @@ class Statements:
         return in_order(Codec(types, names, self.core.interner).decode_rows(codes), query.order, types)
 
     def how_to_join(self, node: plan.Node, source: Source) -> Choice | None:
-        """What db.view is told: what was asked for, or what suits the query."""
+        """The join plan for db.view: as requested, or as suits the query."""
         return choice.how_to_join(node, self.asked(source))
 
     def asked(self, source: Source) -> Choice | None:
-        """How to join, if somebody said so."""
+        """The requested join plan, if any."""
         return source.notes.plan or self.plan
 
     def set_plan(self, node: exp.Set, source: Source) -> Do:
@@ -437,7 +450,7 @@ class Statements:
         return do
 
     def set_dialect(self, statement: reading.Statement) -> None:
-        """SET dialect = 'spark' | ... | default: how texts are read from the next statement on"""
+        """SET dialect = 'spark' | ... | default: for parsing from the next statement on"""
         source, words = statement.source(), [t for t in statement.tokens if t.text.upper() not in ("=", "TO")]
         if len(words) != 3:
             raise source.error_at(statement.tokens[0].start, "E_SYNTAX", "SET dialect = 'postgres'")
@@ -449,7 +462,7 @@ class Statements:
         self.dialect = name
 
     def texts(self, column: str, values: Sequence[str]) -> Result:
-        """An answer of one column."""
+        """A result of one column."""
         codec = Codec((STR,), (column,), self.core.interner)
         return Result(codec, codec.encode_rows([(v,) for v in values]))
 
@@ -497,7 +510,7 @@ class Statements:
         transaction.end(undo)
 
     def refuse_in_transaction(self, node: exp.Expr | None, source: Source) -> None:
-        """What tables and views there are changes between transactions only."""
+        """Refuse definitions inside a transaction."""
         if self.transaction is not None:
             raise source.error(
                 node,
@@ -543,7 +556,7 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "SET TIME": settings.set_zone,
     "SET TIMEZONE": settings.set_zone,
 }
-"""Statements that sqlglot does not know, by their first word or two."""
+"""Statements that sqlglot does not support, by their first word or two."""
 
 _ACCESS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     **{f"{verb} {kind}": function for verb, function in
@@ -557,11 +570,11 @@ _ACCESS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "ALTER POLICY": policies.alter,
     "DROP POLICY": policies.drop,
 }  # fmt: skip
-"""Statements about who may do what, by their first two words."""
+"""Access control statements, by their first two words."""
 
 
 def _command(statement: reading.Statement) -> Callable[[Statements, reading.Statement], Any] | None:
-    """What does a statement that sqlglot does not know."""
+    """The handler of a statement that sqlglot does not support."""
     if defined.is_definition(statement):
         return defined.create
     if statement.first in ("GRANT", "REVOKE"):
@@ -590,19 +603,19 @@ _READING: set[Callable[..., Any]] = {
 """Statements that do not wait for other threads' transactions."""
 
 _MAKING: set[Callable[..., Any]] = {definitions.create, definitions.define, definitions.drop}
-"""Statements that are done also when the others are only looked at."""
+"""Statements that are executed in dry runs, too."""
 
 _OF_ROWS: set[Callable[..., Any]] = {reasons.why, subscription.subscribe}
-"""Commands about rows, of which there are none when statements are only looked at."""
+"""Commands about rows, of which there are none in a dry run."""
 
 _AT_A_TIME: set[Callable[..., Any]] = {explaining.explain, reasons.why}
 """Commands that may be about an earlier time."""
 
 _ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}
-"""Statements that are many turns."""
+"""Statements that take many turns."""
 
 _BESIDE: set[Callable[..., Any]] = {subscription.subscribe}
-"""Statements that a guest of a step may try: they begin turns where they need one."""
+"""Statements that a guest of a step may try: they begin turns where necessary."""
 
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Create: definitions.create,
@@ -619,11 +632,11 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Commit: Statements.commit,
     exp.Rollback: Statements.rollback,
 }
-"""The others, by what sqlglot takes them for; queries are many classes."""
+"""The others, by their sqlglot class; queries are many classes."""
 
 
 def _depth_of_caller() -> int:
-    """How far up the stack the first function is that is not Everview's: warnings name its line."""
+    """The stack depth of the first function outside Everview: warnings name its line."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("everview."):
         frame, depth = frame.f_back, depth + 1
@@ -638,9 +651,12 @@ def _handler(node: exp.Expr, source: Source) -> _Handler:
     if isinstance(node, reading.QUERIES):
         return Statements.select
     if type(node) not in _HANDLERS:
+        reading.check_start(source)
         first = next(iter(source.tokens[0].text.upper().split()), "''")
-        if isinstance(node, exp.Command) and first == "CREATE":
-            reading.check_kind(source)
+        if isinstance(node, exp.Command) and first in ("CREATE", "DROP"):
+            reading.check_kind(source, first)
             reading.check_query(source)
+        if first == "SET" and len(source.tokens) > 1:
+            reading.check_setting(source)
         raise source.refuse(node, f"this statement is not supported: {first}", _STATEMENTS)
     return _HANDLERS[type(node)]

@@ -1,9 +1,8 @@
-"""Rows out of a row: generate_series, unnest and their like, as functions for `FlatMap`.
+"""Expands rows: generate_series, unnest and the like, as functions for `FlatMap`.
 
-A row has the columns that are kept (`width`), then the arguments of the table function. Each value that the function
-gives becomes a row: what is kept, the value, and perhaps its number (WITH ORDINALITY), or its place from 0 before it
-(Spark's posexplode). `outer` keeps a row that gives nothing, with NULL, as LEFT JOIN does. What cannot be (a step of 0)
-is an error of the row.
+A row has the kept columns (`width`), then the arguments of the table function. Each result becomes a row: the kept
+columns, the value, and optionally its number (WITH ORDINALITY), or its position from 0 before it (Spark's posexplode).
+`outer` keeps a row without results, with NULL, like LEFT JOIN. Invalid arguments (a step of 0) are errors of the row.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from itertools import zip_longest
 from typing import Any
 
 from everview.codes.intervals import DAY
-from everview.expr.library.patterns import all_captured, split
-from everview.expr.texts import RowFailure
+from everview.expr.library.regex_functions import all_captured, split
+from everview.expr.string_functions import RowFailure
 from everview.kernels.expressions.scalars import ERROR_DOMAIN, ERROR_OVERFLOW
 
 MOST_ROWS = 10_000_000

@@ -5,12 +5,12 @@ files), `manifest` (what a version is), `owner` and `pins` (who writes, who read
 `wal_objects` (the log of embedded sessions, in a file or as objects), `logs` (whichever it is), `reshard` (another
 number of shards).
 
-Besides:
+Further modules:
 
-    disk, hdfs, locations, names    kinds of files, and where they are
-    mapped, nearby, stored_dictionary    batches and dictionaries where they lie
-    steps, offsets, witness, attempts    what is logged; how far sources are; what must be there
-    chunked_merge, garbage, dictionary_gc, repair    merging, cleaning up, having back what can be had
+    disk, hdfs, locations, folder_names  storage backends and locations
+    mapped, local_cache, stored_dictionary  batches and dictionaries in place
+    steps, offsets, witness, attempts    log contents; positions of sources; proof of what was acknowledged
+    chunked_merge, garbage, dictionary_gc, repair    merging, garbage collection, repair
 """
 
 from everview.store.batches import Image, open_batch, write_batch

@@ -1,19 +1,19 @@
-"""A record that ends the process: tried once, then set aside.
+"""Quarantines a log record that kills the process.
 
-A transaction is in the log before it is run. If running it ends the process (it needs more memory than there is, a
-function in it crashes), it is still there at the next opening, and the next; a directory that cannot be opened any more
-is worse than a transaction that was never acknowledged. So before a log's last record is run, if it was not done, the
-witness is told (`everview.store.witness`). If that note is still there at the next opening, nobody came back from the
-record: it is moved into a file under `aside/`, where nothing deletes it, and a warning says so.
+A transaction is logged before it runs. If running it kills the process (out of memory, a crash in a user function), it
+is still there at the next opening, and the next; a directory that cannot be opened is worse than a transaction that was
+never acknowledged. Before the last unacknowledged record of a log is run, this is therefore noted in the witness
+(`everview.store.witness`). If the note is still there at the next opening, the record killed the process: it is moved
+into a file under `aside/`, which nothing deletes, with a warning.
 
-Only the last record can be of that kind, because a record is written after the one before it was done; and whatever was
-done was acknowledged, and is never set aside. There is one case in which nobody knows: the machine stopped, and what
-was done may be further than what the disk has of it. Then the record is tried `TRIES` times, and after that opening is
-an error that names it: `everview repair` sets it aside if it is told to. An opening that ends in an ordinary error (a
-function that was not given, say) came back from the record, and takes its note away.
+Only the last record can be affected, because each record is written after the previous one was done; and whatever was
+done was acknowledged, and is never set aside. In one case this is unknown: the machine stopped, and the disk may lack
+some of what was done. Then the record is tried `TRIES` times, after which opening fails with an error that names it;
+`everview repair` can set it aside on request. An opening that ends in an ordinary error (a missing function, say)
+removes the note.
 
-On object stores the owner's note says what was done (`everview.store.wal_objects`), and nobody knows if that note is
-gone, or was written by an Everview that did not write it before each acknowledgement.
+On object stores the owner's note records what was done (`everview.store.wal_objects`). It is unknown if that note is
+gone, or was written by a version of Everview that did not write it before each acknowledgement.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from everview.store.witness import Bound, Witness
 
 FOLDER = "aside"
 TRIES = 3
-"""How often a record is tried that may have been acknowledged."""
+"""How often a possibly acknowledged record is tried."""
 
 
 def prepare(files: Files, path: Path, version: int, found: Found, bound: Bound, witness: Witness) -> None:
-    """Note that the last record is about to be run, if it was not done; take it out if that was noted before."""
+    """Note that the last record is about to be run, if it was not done; remove it if that was noted before."""
     if len(found.ends) < 2 or found.ends[-1] <= found.done:
         return
     place = found.ends[-2]
@@ -43,8 +43,8 @@ def prepare(files: Files, path: Path, version: int, found: Found, bound: Bound, 
 
 
 def was_tried(where: str, place: int, bound: Bound, witness: Witness) -> bool:
-    """Whether the record at a place, which is not known to be done, ended a process before, so that it is to be set
-    aside. If not, it is noted that it is about to be run. E_STUCK if it did, but may have been acknowledged.
+    """Whether the record at a position, not known to be done, killed a process before and must be set aside. If not,
+    note that it is about to be run. E_STUCK if it did, but may have been acknowledged.
     """
     tried = bound.attempts if bound.place == place else 0
     if tried and not bound.unsure:
@@ -61,7 +61,7 @@ def was_tried(where: str, place: int, bound: Bound, witness: Witness) -> bool:
 
 
 def set_aside(files: Files, path: Path, version: int, found: Found) -> str:
-    """Move the last record out of the log; gives the file that has it now."""
+    """Move the last record out of the log; return the file that now has it."""
     payload = found.payloads.pop()
     found.ends.pop()
     end = found.ends[-1]
@@ -75,8 +75,8 @@ def set_aside(files: Files, path: Path, version: int, found: Found) -> str:
 
 
 def keep(files: Files, version: int, place: int, payload: bytes) -> str:
-    """Write a record into a file that nothing deletes or replaces; gives its name. Another one may have been set aside
-    at the same place: the log is cut there each time.
+    """Write a record into a file that nothing deletes or replaces; return its name. Another one may have been set aside
+    at the same position: the log is truncated there each time.
     """
     name = start = f"{FOLDER}/{version:020d}-{place}"
     number = 1
@@ -88,7 +88,7 @@ def keep(files: Files, version: int, place: int, payload: bytes) -> str:
 
 
 def warn(files: Files, where: str, name: str, what: str) -> None:
-    """Say what was set aside."""
+    """Warn about a record that was set aside."""
     warnings.warn(
         f"{where}: the last transaction ended the process that ran it and was never acknowledged; it is set aside "
         f"({what}, kept in {files.where(name)})",

@@ -1,12 +1,12 @@
-"""Batches outside the kernels: as images in memory, as bytes in a record, as Arrow files that can be mapped.
+"""Batches outside the kernels: as images in memory, as bytes in a record, as mappable Arrow files.
 
-An `Image` has what a kernels' batch has (`everview.kernels.trace.batch`): sorted columns, times and diffs, all int64,
-one after the other in one run of words. A time that all rows share and a diff that all rows share are numbers instead
-of columns, so a freshly loaded table takes half the room.
+An `Image` has the contents of a kernel batch (`everview.kernels.trace.batch`): sorted columns, times and diffs, all
+int64, one after the other in one run of words. A time or diff shared by all rows is a number instead of a column, so a
+freshly loaded table takes half the space.
 
-In a file the columns are Arrow's: c0, c1, ..., then `time`, then diff0, diff1, ... unless constant; the constants stand
-in the schema's metadata. Uncompressed int64 columns without nulls lie back to back in an Arrow IPC file, so a mapped
-file holds the very words that a batch is made of, and any Arrow reader can look into it.
+In a file the columns are Arrow's: c0, c1, ..., then `time`, then diff0, diff1, ... unless constant; the constants are
+in the schema's metadata. Uncompressed int64 columns without nulls are contiguous in an Arrow IPC file, so a mapped file
+holds exactly the words of a batch, and any Arrow reader can inspect it.
 
 >>> image = Image.of(np.array([[1, 2], [7, 5]]), 3, np.array([[1, -1]]))
 >>> image.time, image.diff, image.body.tolist()
@@ -39,7 +39,8 @@ _HEAD = struct.Struct("<qqqqqqq")  # rows, cols, diffs, has a constant time, it,
 
 @dataclass(frozen=True)
 class Image:
-    """A batch as words: `body` is its columns, then times unless `time` is all rows', then diffs unless `diff` is."""
+    """A batch as words: `body` is its columns, then times unless `time` is shared by all rows, then diffs unless `diff`
+    is."""
 
     rows: int
     cols: int
@@ -152,7 +153,7 @@ def from_bytes(data: Any, where: str) -> Image:
 
 
 def write_batch(files: Files, name: str, image: Image) -> tuple[int, int]:
-    """Write an image as an Arrow file, from where it lies; gives its size in bytes and its crc32."""
+    """Write an image as an Arrow file, without copying; return its size in bytes and its crc32."""
     about = {"rows": image.rows, "cols": image.cols, "diffs": image.diffs, "time": image.time, "diff": image.diff}
     return write_columns(files, name, about, image._named())
 
@@ -160,7 +161,7 @@ def write_batch(files: Files, name: str, image: Image) -> tuple[int, int]:
 def write_columns(
     files: Files, name: str, about: Mapping[str, int | None], named: Mapping[str, Words]
 ) -> tuple[int, int]:
-    """Write the Arrow file of an image whose columns need not lie together; gives its size and its crc32."""
+    """Write the Arrow file of an image whose columns need not be contiguous; return its size and its crc32."""
     parts = _arrow_parts(about, named)
     files.write(name, parts)
     crc = 0
@@ -176,7 +177,7 @@ def to_arrow(image: Image) -> pa.Buffer:
 
 
 def _arrow_parts(about: Mapping[str, int | None], named: Mapping[str, Words]) -> list[Any]:
-    """The bytes of an Arrow file in pieces, among them the columns themselves, not copied."""
+    """The bytes of an Arrow file in pieces, including the columns themselves, without copying."""
     known = {"everview": FORMAT} | {k: str(v) for k, v in about.items() if v is not None}
     schema = pa.schema([pa.field(n, pa.int64(), nullable=False) for n in named], known)
     sink = _Pieces()
@@ -188,7 +189,7 @@ def _arrow_parts(about: Mapping[str, int | None], named: Mapping[str, Words]) ->
 
 
 class _Pieces:
-    """What is written to a file, piece by piece."""
+    """Collects what is written to a file, piece by piece."""
 
     closed = False
 
@@ -207,7 +208,7 @@ class _Pieces:
 
 
 def open_batch(files: Files, name: str, crc: int | None = None) -> Image:
-    """The image in an Arrow file, mapped where the filesystem is local; with `crc`, the file is checked whole."""
+    """The image in an Arrow file, mapped if the filesystem is local; with `crc`, the whole file is checked."""
     where = files.where(name)
     try:
         data = files.map(name)
@@ -234,7 +235,7 @@ def from_arrow(data: pa.Buffer, where: str) -> Image:
 
 
 def _body(batch: pa.RecordBatch) -> Words:
-    """All columns as one run of words: a view of the file's bytes, as they lie back to back there."""
+    """All columns as one run of words: a view of the file's bytes, where they are contiguous."""
     columns = [np.frombuffer(c.buffers()[1], dtype=np.int64)[c.offset : c.offset + len(c)] for c in batch.columns]
     rows = batch.num_rows
     first = columns[0]

@@ -1,9 +1,9 @@
-"""Large merges a piece at a time: what is merged need not fit into memory.
+"""Merges of any size in bounded memory, a piece at a time.
 
-Batches are sorted, so a row cuts each of them in two, and what lies before the cut in all of them can be merged by
-itself. `cut` gives such pieces of about equal size, from files that are mapped; the merged pieces follow each other,
-and a `Spool` keeps them on disk, column by column, until they are written as one batch. So a merge takes a few times
-the memory of a piece, whatever it merges.
+Batches are sorted, so a row splits each of them in two, and the parts before the split can be merged separately. `cut`
+yields such pieces of about equal size, from mapped files; the merged pieces follow each other, and a `Spool` keeps them
+on disk, column by column, until they are written as one batch. A merge takes a few times the memory of a piece,
+whatever its size.
 
 >>> a, b = (Image.of(np.array([column]), 1, 1) for column in ([1, 2, 3, 9], [2, 4]))
 >>> [[part.columns()[0].tolist() for part in piece] for piece in cut([a, b], 24)]
@@ -24,7 +24,7 @@ from everview.store.batches import Image, Words, write_columns
 from everview.store.files import Files
 
 SAMPLES = 16
-"""Rows that are looked at for each piece."""
+"""Rows sampled per piece."""
 
 
 def cut(images: Sequence[Image], size: int) -> Iterator[list[Image]]:
@@ -40,8 +40,8 @@ def cut(images: Sequence[Image], size: int) -> Iterator[list[Image]]:
 
 
 def _parting(images: Sequence[Image], count: int) -> list[Words]:
-    """Rows that part all rows in `count` pieces of about equal size, in order: from a sample of every batch, because
-    batches may lie behind one another.
+    """Rows that split all rows into `count` pieces of about equal size, in order: from a sample of every batch, because
+    their ranges may be disjoint.
     """
     every = max(1, sum(image.rows for image in images) // (SAMPLES * count))
     sample = np.concatenate([image.columns()[:, every // 2 :: every] for image in images], axis=1)
@@ -64,10 +64,10 @@ def place(image: Image, row: Words) -> int:
 
 
 class Spool:
-    """Batches that follow each other, on disk, to be written as one."""
+    """Consecutive batches on disk, to be written as one."""
 
     def __init__(self, folder: Path | None, cols: int, diffs: int) -> None:
-        """`folder` is where to keep them; None: where the system keeps temporary files."""
+        """`folder` is for temporary files; None: the system's."""
         self.rows = 0
         self._cols, self._diffs = cols, diffs
         self._time: int | None = None
@@ -83,7 +83,7 @@ class Spool:
         self._open.close()
 
     def append(self, image: Image) -> None:
-        """Add a batch whose rows are behind those there are."""
+        """Append a batch whose rows follow the existing ones."""
         for file, column in zip(self._files, [*image.columns(), image.times(), *image.weights()], strict=True):
             file.write(column.data)
         self._time = image.time if image.time == self._time or not self.rows else None
@@ -91,7 +91,7 @@ class Spool:
         self.rows += image.rows
 
     def write(self, files: Files, name: str) -> tuple[int, int]:
-        """Write all as one batch's file; gives its size in bytes and its crc32."""
+        """Write everything as one batch file; return its size in bytes and its crc32."""
         about = {"rows": self.rows, "cols": self._cols, "diffs": self._diffs, "time": self._time, "diff": self._diff}
         names = [f"c{i}" for i in range(self._cols)] + ["time"] + [f"diff{i}" for i in range(self._diffs)]
         columns = dict(zip(names, self._files, strict=True))

@@ -1,14 +1,14 @@
-"""Forgetting words: dictionary entries that no row of a store has any more.
+"""Garbage collection of the dictionary: removes entries that no row of a store uses any more.
 
-A session only ever adds to its dictionary (`everview.codes.interner`): codes are everywhere, in rows on their way, in
-compiled programs, in other processes, and a word that was forgotten too early would be a row that cannot be read. When
-a store is opened for writing there is nobody yet. All that is needed then are the words whose codes stand in its
-batches; words of definitions come back when they are built. So that is when the others are forgotten, if the dictionary
-has become much larger than what was needed the last time somebody looked. Any number in a batch that equals a code
-counts as that word, whatever the column is; a tuple needs the words in it.
+A session only adds to its dictionary (`everview.codes.interner`): codes are everywhere, in rows in transit, in compiled
+programs, in other processes, and an entry removed too early would make a row unreadable. When a store is opened for
+writing there are no such users yet. All that is needed then are the entries whose codes are in its batches; those of
+definitions come back when they are built. The others are removed at that moment, if the dictionary has become much
+larger than what was needed at the last collection. Any number in a batch that equals a code counts as a use, whatever
+the column is; a tuple uses its items.
 
-Hazards: a session that runs for ever forgets nothing until it is opened again. And workers of Spark outlive sessions:
-the mark `FORGOTTEN` tells them that what they know is no longer what is stored (`everview.spark.workers.state`).
+Hazards: a session that runs forever removes nothing until it is reopened. And Spark workers outlive sessions: the mark
+`FORGOTTEN` tells them that their entries may be outdated (`everview.spark.workers.state`).
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from everview.store.store import Store
 from everview.store.stored_dictionary import joined
 
 FORGOTTEN = "everview.forgotten"
-"""The mark that says at which version words were forgotten last, and how many were left."""
+"""The mark that records the version of the last collection, and how many entries were left."""
 
 UNUSED_ENTRIES = 1 << 16
-"""Entries of a dictionary beyond twice those that were needed, from which it is looked at in any case."""
+"""Number of entries beyond twice those needed, from which a collection always runs."""
 
 FEW_ENTRIES = 1 << 12
-"""The same where the state is small, so that looking costs next to nothing."""
+"""The same for small states, where a collection costs next to nothing."""
 
 ROWS_PER_ENTRY = 4
 """Rows of the state that may be read to find one unused entry."""
 
 LOOKUP_ENTRIES = 1 << 20
-"""Numbers that are looked up at once."""
+"""Numbers looked up at once."""
 
 
 def version_of(manifest: Manifest) -> int:
-    """The version at which words were forgotten last; 0: never."""
+    """The version of the last collection; 0: never."""
     return _mark(manifest)[0]
 
 
 def due(manifest: Manifest) -> bool:
-    """Whether it may be worth while to look for words that nobody needs."""
+    """Whether a collection may be worthwhile."""
     return bool(manifest.dictionary) and sum(ref.rows for ref in manifest.dictionary) > 2 * _mark(manifest)[
         1
     ] + _spared(manifest)
 
 
 def _spared(manifest: Manifest) -> int:
-    """How many unused entries are let be. Looking for them reads all rows, so the fewer rows, the fewer entries: else
-    a small state whose names are ever new would carry 65,000 dead ones, which are more than all the rest of it.
+    """How many unused entries are tolerated. A collection reads all rows, so fewer rows mean fewer entries: otherwise a
+    small state with ever new names would carry 65,000 unused ones, more than all the rest of it.
     """
     rows = sum(ref.rows for refs in manifest.lists.values() for ref in refs)
     return min(UNUSED_ENTRIES, max(FEW_ENTRIES, rows // ROWS_PER_ENTRY))
@@ -68,8 +68,8 @@ def _mark(manifest: Manifest) -> tuple[int, int]:
 
 
 def forget(store: Store) -> None:
-    """Write a dictionary of just the words that a store's batches need, as a version of its own. All that the store
-    has must be in its batches: its log must be empty.
+    """Write a dictionary of only the entries that a store's batches use, as a version of its own. All the store's data
+    must be in its batches: its log must be empty.
 
     >>> import tempfile
     >>> from everview.store.batches import Image
@@ -100,7 +100,8 @@ def forget(store: Store) -> None:
 
 
 def _stands_alone(words: pa.Table) -> bool:
-    """Whether words get their ids without those that are left out: one whose hash another had would get that hash."""
+    """Whether the ids of the remaining entries do not depend on removed ones: an entry displaced by a hash collision
+    would get another id."""
     try:
         Interner().load(words)
     except InputError:
@@ -109,7 +110,7 @@ def _stands_alone(words: pa.Table) -> bool:
 
 
 class _Needed:
-    """Which entries of a dictionary are needed."""
+    """Which entries of a dictionary are used."""
 
     def __init__(self, words: pa.Table) -> None:
         self._words = words
@@ -119,7 +120,7 @@ class _Needed:
         self.marked = np.zeros(len(ids), dtype=np.bool_)
 
     def mark(self, columns: Iterable[np.ndarray]) -> None:
-        """Whatever is a code in these columns is needed."""
+        """Mark every code in these columns as used."""
         if not len(self._ids):
             return
         for column in columns:
@@ -129,7 +130,7 @@ class _Needed:
                 self.marked[self._order[places[self._ids[places] == part]]] = True
 
     def mark_inside_tuples(self) -> None:
-        """What stands in a needed tuple is needed, at any depth."""
+        """Mark the items of used tuples, at any depth."""
         tuples = numbers_of(_whole(self._words["kind"]), np.uint8) == TAGS["tuple"]
         values = _whole(self._words["value"])
         offsets = numbers_of_offsets(values)

@@ -1,14 +1,14 @@
-"""What a store asks of a local disk: the calls, and no more, by which its files come to be.
+"""The disk interface: exactly the operations that create a store's files.
 
-`LocalFiles`, the write-ahead log and the owner's lock go through a `Disk`, so that everything that can be torn, lost or
-reordered when a machine stops passes through one narrow place. `Disk` is the real one; tests put a simulated one there
-that stops at any call and forgets what was not synced (`tests/store/simulated.py`).
+`LocalFiles`, the write-ahead log and the owner's lock use a `Disk`, so that everything that can be torn, lost or
+reordered in a crash of the machine passes through one narrow interface. `Disk` is the real one; tests use a simulated
+one that stops at any call and forgets what was not synced (`tests/store/simulated.py`).
 
-What a real disk promises, and what is built upon here: bytes are safe once the file was synced, a name is safe once its
-folder was synced (a folder's own name once *its* folder was), renaming and linking are whole or not at all. Everything
-else may be lost, in any order, and a file that was being written may have any mixture of old and new pages.
+The guarantees of a real disk that this relies on: bytes are safe once the file was synced, a name is safe once its
+folder was synced (a folder's own name once *its* folder was), renaming and linking are atomic. Everything else may be
+lost, in any order, and a file that was being written may have any mixture of old and new pages.
 
-Files are for their owner alone (0600, folders 0700): they hold everybody's rows.
+Files are accessible by their owner only (0600, folders 0700): they hold everybody's rows.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class Handle:
         return os.pread(self.number, size, 0)
 
     def write(self, data: bytes, at: int) -> None:
-        """Write all of it at this place."""
+        """Write all of it at this position."""
         written = os.pwrite(self.number, data, at)
         while written < len(data):
             written += os.pwrite(self.number, memoryview(data)[written:], at + written)
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or fill it up with zeros."""
+        """Truncate the file, or extend it with zeros."""
         os.ftruncate(self.number, size)
 
     def sync(self) -> None:
-        """Wait until all that was written is safe."""
+        """Wait until everything written is safe."""
         os.fdatasync(self.number)
 
     def words(self, count: int) -> memoryview:
-        """The first eight-byte numbers of the file, mapped: storing one is seen by every process at once."""
+        """The first eight-byte numbers of the file, mapped: a store is visible to all processes at once."""
         return memoryview(mmap.mmap(self.number, 8 * count)).cast("Q")
 
     def is_at(self, path: Path) -> bool:
@@ -69,7 +69,7 @@ class Handle:
         return (about.st_dev, about.st_ino) == self._identity
 
     def lock(self) -> bool:
-        """Keep it for this process until it ends, however it ends; False: another has it."""
+        """Lock it until the process ends, however it ends; False if another has the lock."""
         try:
             fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -77,18 +77,18 @@ class Handle:
         return True
 
     def unlock(self) -> None:
-        """Let others have it; also for children that are just being forked, which have a copy."""
+        """Release the lock; also for children being forked, which have a copy."""
         fcntl.flock(self.number, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close it; what was mapped stays mapped."""
+        """Close it; mappings stay."""
         if self.number >= 0:
             os.close(self.number)
             self.number = -1
 
 
 class FolderHandle(Handle):
-    """A folder, to be locked: nobody can remove it and leave what is in it."""
+    """A folder to be locked: it cannot be removed while keeping its contents."""
 
     def __init__(self, path: Path) -> None:
         self.number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -118,7 +118,7 @@ class Disk:
                 os.fsync(file.fileno())
 
     def open(self, path: Path) -> Handle:
-        """A file to be written in place; made if it is not there."""
+        """Open a file for writing in place, creating it if necessary."""
         return Handle(path)
 
     def open_folder(self, path: Path) -> Handle:
@@ -126,7 +126,7 @@ class Disk:
         return FolderHandle(path)
 
     def replace(self, old: Path, new: Path) -> None:
-        """Give a file another name, whoever has that so far."""
+        """Rename a file, replacing any file of the new name."""
         os.replace(old, new)
 
     def link(self, old: Path, new: Path) -> None:
@@ -134,11 +134,11 @@ class Disk:
         os.link(old, new)
 
     def unlink(self, path: Path) -> None:
-        """Take a name away; one that is gone already is fine."""
+        """Remove a name; a missing one is fine."""
         path.unlink(missing_ok=True)
 
     def folder(self, path: Path) -> None:
-        """Make a folder, and those above it, if they are not there; their names are safe then."""
+        """Create a folder and its parents if necessary, and make their names safe."""
         if path.is_dir():
             return
         self.folder(path.parent)
@@ -146,11 +146,11 @@ class Disk:
         self.sync_above(path)
 
     def sync_above(self, path: Path) -> None:
-        """Make the name of a folder safe, and those of the folders it is in: whoever made them may have been killed
-        before it came to that.
+        """Make the name of a folder and of its parents safe: whoever created them may have been killed before doing
+        so.
         """
         for above in path.parents:
-            with suppress(PermissionError):  # one that is not ours to read is not ours to make, either
+            with suppress(PermissionError):  # one that we cannot read we did not create
                 self.sync_folder(above)
 
     def sync_folder(self, path: Path) -> None:

@@ -1,15 +1,14 @@
-"""Where a store's files live: one small set of operations on a directory, local, of an object store, or of any other
-PyArrow filesystem.
+"""Storage backends: a small set of operations on a directory, local, in an object store, or on any other PyArrow
+filesystem.
 
-Everything above needs only this: whole files appear under their final name complete or not at all (`write`), a name can
-be claimed by one writer only (`create`), a file is replaced only while it is the one that was seen (`swap`), files are
-read or mapped, listed and deleted.
+Everything above needs only this: files appear atomically under their final name (`write`), a name can be claimed by one
+writer only (`create`), a file is replaced only if unchanged (`swap`), files are read or mapped, listed and deleted.
 
 On a local filesystem `create` is a hard link, which fails if the name is taken, and files and folders are synced before
-a name counts. On object stores it is a conditional put (`everview.store.objects`), on HDFS a rename that refuses a name
-that is taken (`everview.store.hdfs`). On the rest there is what PyArrow gives: files appear when they are renamed, and
-claiming a name is a look before that. Two writers that claim one name in the same instant may then both believe to have
-it (`exclusive` is False); the owner file (`everview.store.owner`) keeps them apart before it comes to that.
+a name counts. On object stores it is a conditional put (`everview.store.objects`), on HDFS a rename that refuses a
+taken name (`everview.store.hdfs`). Elsewhere only PyArrow's operations are available: files appear by renaming, and
+claiming a name is a check before that. Two writers that claim one name at the same instant may then both succeed
+(`exclusive` is False); the owner file (`everview.store.owner`) keeps them apart.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from everview.errors import InputError, StoreError
 from everview.store.disk import DISK, Disk
 
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
-"""What the system says when there is no room."""
+"""Error numbers for a lack of space."""
 
 TEMPORARY = re.compile(r"\..+\.\d+\.[0-9a-f]{8}")
-"""How files are called that a local writer has not finished; other hidden files are somebody else's."""
+"""Names of files that a local writer has not finished; other hidden files are foreign."""
 
 
 class Files(ABC):
@@ -44,9 +43,9 @@ class Files(ABC):
 
     root: str
     exclusive = False
-    """Whether `create` and `swap` let only one of several writers through, whatever their timing."""
+    """Whether `create` and `swap` let only one of several concurrent writers succeed."""
     disk: Disk = DISK
-    """What a local directory is on."""
+    """The disk of a local directory."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -54,25 +53,24 @@ class Files(ABC):
 
     @abstractmethod
     def map(self, name: str) -> pa.Buffer:
-        """The whole file, mapped into memory where that is possible."""
+        """The whole file, mapped into memory if possible."""
 
     @abstractmethod
     def write(self, name: str, data: Any, *, lasting: bool = True) -> None:
-        """Make or replace a file; it is there whole or not at all. One that is not lasting may be gone after a crash of
-        the machine.
-        """
+        """Create or replace a file atomically. One that is not lasting may be gone after a crash of the machine."""
 
     @abstractmethod
     def create(self, name: str, data: Any) -> bool:
-        """Make a file if the name is free; whether it was."""
+        """Create a file if the name is free; return whether it was."""
 
     def tagged(self, name: str) -> tuple[bytes, str]:
-        """The whole file, and a tag that another file of that name would not have."""
+        """The whole file, and a tag that changes with its contents."""
         data = self.read(name)
         return data, hashlib.sha256(data).hexdigest()
 
     def swap(self, name: str, data: bytes, tag: str | None) -> str | None:
-        """Replace the file that has this tag (None: make it, if there is none); the new tag, None if it was not so."""
+        """Replace the file that has this tag (None: create it, if absent); return the new tag, or None if the tag
+        differs."""
         try:
             seen = self.tagged(name)[1]
         except FileNotFoundError:
@@ -88,17 +86,17 @@ class Files(ABC):
 
     @abstractmethod
     def ages(self, folder: str) -> dict[str, float]:
-        """Names of a folder's finished files, each with the seconds since it was written."""
+        """Names of a folder's finished files, with their ages in seconds."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
-        """Remove a file; one that is gone already is fine."""
+        """Remove a file; a missing one is fine."""
 
     def delete_temporaries(self, folder: str) -> None:  # noqa: B027 (most kinds leave nothing)
-        """Remove what writers left that died while writing; only the owner may know that they are dead."""
+        """Remove files left by writers that died; only the owner can know that they are dead."""
 
     def settle(self, folders: Iterable[str]) -> None:  # noqa: B027 (elsewhere a name that is seen stays)
-        """Make safe what is seen here: whoever wrote it may have been killed before it was."""
+        """Make safe what is visible here: its writer may have been killed before doing so."""
 
     def list(self, folder: str) -> list[str]:
         """Names of a folder's finished files, in order."""
@@ -114,12 +112,12 @@ class Files(ABC):
         return None
 
     def near(self, name: str) -> Path | None:
-        """A file of this machine with the same contents, if there can be one: one to be mapped (`store.nearby`)."""
+        """A local file with the same contents, if possible, to be mapped (`store.local_cache`)."""
         return None if self.local is None else self.local / name
 
 
 def no_room(where: str, error: OSError) -> StoreError:
-    """The error for a write that the system refused."""
+    """Return the error for a write that failed for lack of space."""
     if error.errno in FULL:
         return StoreError("E_DISK", f"no room to write {where}: {error.strerror}", "free some space and try again")
     return StoreError("E_DISK", f"cannot write {where}: {error.strerror or error}", "check path and permissions")
@@ -169,7 +167,7 @@ class LocalFiles(Files):
         return True
 
     def _temporary(self, name: str, data: Any, lasting: bool = True) -> Path:
-        """A finished and (if it is to last) synced file beside the one that is to be."""
+        """A finished and (if it must last) synced file beside the final one."""
         target = self.path / name
         temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
         try:
@@ -204,11 +202,11 @@ class LocalFiles(Files):
 
 
 OBJECT_STORES = ("s3", "gcs", "abfs")
-"""What PyArrow calls filesystems whose renaming is a copy and a deletion."""
+"""PyArrow's names of filesystems whose renaming is a copy and a deletion."""
 
 
 class RemoteFiles(Files):
-    """Files under a path of a PyArrow filesystem; `uri` is how other processes open it."""
+    """Files under a path of a PyArrow filesystem; `uri` is for other processes."""
 
     def __init__(self, filesystem: fs.FileSystem, path: str, uri: str | None = None) -> None:
         if filesystem.type_name in OBJECT_STORES:
@@ -269,7 +267,7 @@ class RemoteFiles(Files):
 
 
 def joined(data: Any) -> bytes:
-    """Data that may come in parts, as one."""
+    """Data that may come in parts, concatenated."""
     return b"".join(bytes(part) for part in data) if isinstance(data, list) else bytes(data)
 
 

@@ -1,14 +1,14 @@
-"""How much of a list of batches would be left if it were merged: what bounds a store by the data that is alive.
+"""Estimates how much of a list of batches a merge would leave, which bounds the size of a store by its live data.
 
-Rows that were deleted stay until a merge meets both the row and its deletion, at times that nobody tells apart any
-more. Sizes do not say when that is worth while: a large batch may hold rows that cancel each other since its history
-has passed, and small ones may delete most of a large one. So every large batch carries a tally, made when it is
-written: its latest time, and how many different rows it adds and takes away over all its times.
+Deleted rows stay until a merge meets both the row and its deletion, at times that are no longer distinguished. Sizes
+alone do not tell when that is worthwhile: a large batch may hold rows that cancel since its history has passed, and
+small ones may delete most of a large one. Every large batch therefore carries a tally, computed when it is written: its
+latest time, and how many distinct rows it adds and removes over all its times.
 
-From the tallies of a list follows the least that a merge may leave (`least`): the rows that one batch adds, without
-those that the others take away. A list is *wasteful* when it has more than twice that. After a merge it has exactly
-what is alive, and to become wasteful again it needs new rows for at least a fifth of it. So each row pays for a few
-rows of rewriting, however long the store lives, and the rows of a list are at most twice those that are alive.
+The tallies of a list give a lower bound of what a merge leaves (`least`): the rows that one batch adds, without those
+that the others remove. A list is *wasteful* when it has more than twice that. After a merge it has exactly the live
+rows, and to become wasteful again it needs new rows for at least a fifth of it. The amortised cost is therefore a few
+rewritten rows per row, and a list has at most twice its live rows.
 
 >>> base, later = Tally(5, 1000, 0), Tally(6, 0, 400)
 >>> least([base, later]), least([Tally(7, 600, 0)])
@@ -28,7 +28,7 @@ from everview.store.chunked_merge import cut
 from everview.store.manifest import Ref
 
 GARBAGE_ROWS = 1024
-"""Rows of a list beyond twice those alive that are not worth a merge."""
+"""Rows of a list beyond twice the live ones that are not worth a merge."""
 
 PIECE_BYTES = 1 << 24
 """Size of the pieces in which a batch is counted."""
@@ -36,16 +36,14 @@ PIECE_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Tally:
-    """What is known of a batch: its latest time, how many rows it adds, and how many it takes away (or changes: see
-    `of`).
-    """
+    """Statistics of a batch: its latest time, how many rows it adds, and how many it removes (or changes: see `of`)."""
 
     until: int
     up: int
     down: int
 
     def __add__(self, other: Tally) -> Tally:
-        """The tally of two pieces of one batch, which have no row in common."""
+        """The tally of two disjoint pieces of one batch."""
         return Tally(max(self.until, other.until), self.up + other.up, self.down + other.down)
 
     def on(self, ref: Ref) -> Ref:
@@ -54,10 +52,10 @@ class Tally:
 
 
 def of(image: Image, until: int, *, apart: bool) -> Tally:
-    """The tally of a batch. `apart`: it is of a loop, whose rounds are told apart for ever.
+    """The tally of a batch. `apart`: it belongs to a loop, whose rounds stay distinct forever.
 
-    A row counts as added if its diffs add up to more than nothing, else, unless they add up to nothing, as taken away.
-    Where rows have several diffs the first decides: to take a row away that it added, it must become less.
+    A row counts as added if its diffs have a positive sum, and as removed if the sum is negative. If rows have several
+    diffs the first decides: to remove a row that it added, it must decrease.
 
     >>> rows, times = np.array([[1, 1, 2, 3]]), np.array([1, 2, 2, 2])
     >>> image = Image.of(rows, times, np.array([[1, -1, 1, -1]]))
@@ -73,7 +71,7 @@ def of(image: Image, until: int, *, apart: bool) -> Tally:
 
 
 def _counted(image: Image, apart: bool) -> tuple[int, int]:
-    """Rows added and rows taken away; `apart`: no row is there twice."""
+    """Rows added and rows removed; `apart`: no row occurs twice."""
     sums = image.weights()
     if not apart:
         columns = image.columns()
@@ -92,16 +90,16 @@ def latest(image: Image) -> int:
 
 
 def known(ref: Ref) -> Tally | None:
-    """The tally that a batch carries; none if it is small, or older than tallies."""
+    """The tally of a batch; none if it is small, or older than tallies."""
     return None if ref.until < 0 else Tally(ref.until, ref.up, ref.down)
 
 
 def least(tallies: Sequence[Tally | None]) -> int:
-    """The fewest rows that merging batches may leave, where all but those without tally are known; what is not known
-    takes away nothing here (see `wasteful`).
+    """A lower bound of the rows that a merge leaves, from the known tallies; unknown ones remove nothing here (see
+    `wasteful`).
 
-    A row that a batch adds is gone only if another takes it away. One that a batch takes away (a row whose first diff
-    does not say which, or of a collection of negative rows) any other may undo.
+    A row added by one batch disappears only if another removes it. A removal (of a row whose first diff does not
+    decide, or of a collection with negative rows) may be undone by any other batch.
     """
     given = [t for t in tallies if t is not None]
     up, down = sum(t.up for t in given), sum(t.down for t in given)
@@ -110,8 +108,8 @@ def least(tallies: Sequence[Tally | None]) -> int:
 
 
 def wasteful(refs: Sequence[Ref], settled: int) -> Sequence[Ref]:
-    """The first batches of a list, if merging them is worth while: up to the first that has a time later than
-    `settled`. Those without tally count as taking away as many rows as they have.
+    """The first batches of a list, if merging them is worthwhile: up to the first with a time later than `settled`.
+    Those without a tally are assumed to remove as many rows as they have.
 
     >>> old, deletions = Ref(10_000, 8, "a", until=3, up=10_000), Ref(6_000, 8, "b", until=9, down=6_000)
     >>> [len(wasteful([old, deletions], time)) for time in (5, 9)]

@@ -1,19 +1,19 @@
 """State on HDFS, through WebHDFS: `webhdfs://namenode:9870/path` (or `swebhdfs://`, by TLS).
 
-HDFS is spoken to over HTTP, which every Hadoop has switched on by default and which needs nothing but Python; PyArrow's
-`hdfs://` would need a Hadoop installation with its native library on every machine, and cannot claim a name. Spark
-itself, which keeps its checkpoints beside our state, has Hadoop's own client and is given the `hdfs://` URI of the same
-place, which the name node tells.
+HDFS is accessed over HTTP, which Hadoop enables by default and which needs nothing but Python; PyArrow's `hdfs://`
+would need a Hadoop installation with its native library on every machine, and cannot claim a name. Spark itself, which
+keeps its checkpoints beside our state, has Hadoop's own client and receives the `hdfs://` URI of the same place, as
+reported by the name node.
 
-*Claiming a name* is a rename: the name node lets exactly one of several renames to a free name succeed. So a file is
-written under a hidden name first, and is there whole or not at all.
+*Claiming a name* is a rename: the name node lets exactly one of several renames to a free name succeed. A file is
+therefore written under a hidden name first, and appears atomically.
 
-*Replacing what was seen* (`swap`), which the owner's file needs, HDFS cannot do; but it can be made of claims. Such a
-file is a folder of numbered states, and whoever claims the number after the last one has made the swap. Numbers of old
-states are deleted and so become free again: a writer that slept might claim one, so it looks afterwards whether its
-number is the last, and if not, it has lost. An empty state says that the file is gone.
+*Compare-and-swap* (`swap`), which the owner's file needs, is not available in HDFS, but can be built from claims. Such
+a file is a folder of numbered states, and whoever claims the number after the last one has made the swap. Old states
+are deleted and their numbers become free again. A delayed writer might claim one, so it checks afterwards whether its
+number is the last, and has lost if it is not. An empty state means that the file does not exist.
 
-Authentication is Hadoop's simple one (`HADOOP_USER_NAME`, else the name of the user); Kerberos is not spoken.
+Authentication is Hadoop's simple one (`HADOOP_USER_NAME`, else the user's name); Kerberos is not supported.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from everview.store.files import Files, joined
 
 SCHEMES = ("webhdfs", "swebhdfs")
 STATES = ".states"
-"""How folders of numbered states are called, after the file they stand for."""
+"""Suffix of folders of numbered states."""
 
 TRIES = 4
-"""How often a request is sent that the server did not answer."""
+"""How often a request without a response is sent."""
 
 TIMEOUT = 60.0
-"""Seconds to wait for an answer."""
+"""Seconds to wait for a response."""
 
 
 class HdfsFiles(Files):
@@ -85,19 +85,19 @@ class HdfsFiles(Files):
             return True
         self.delete(hidden)
         try:
-            return self.read(name) == whole  # the answer to our own rename was lost
+            return self.read(name) == whole  # the response to our own rename was lost
         except FileNotFoundError:
             return False
 
     def _hidden(self, name: str, data: bytes) -> str:
-        """Write a file under a name that nobody lists."""
+        """Write a file under a name that is not listed."""
         folder, _, last = name.rpartition("/")
         hidden = f"{folder}/.{last}.{secrets.token_hex(8)}".lstrip("/")
         self._call("PUT", "CREATE", hidden, data, overwrite="true")
         return hidden
 
     def _rename(self, old: str, new: str) -> bool:
-        """Whether the new name was free and the old one there."""
+        """Rename; return whether the new name was free and the old one existed."""
         return bool(json.loads(self._call("PUT", "RENAME", old, destination=self._at(new)))["boolean"])
 
     def exists(self, name: str) -> bool:
@@ -132,8 +132,8 @@ class HdfsFiles(Files):
                 self.delete(f"{folder}/{entry['pathSuffix']}")
 
     def for_hadoop(self) -> str:
-        """The place as Hadoop's own clients call it."""
-        answer = json.loads(self._call("PUT", "CREATE", ".nothing", noredirect="true"))  # this makes nothing yet
+        """The URI for Hadoop's own clients."""
+        answer = json.loads(self._call("PUT", "CREATE", ".nothing", noredirect="true"))  # this creates nothing yet
         told = parse_qs(urlsplit(answer["Location"]).query)
         return f"hdfs://{told['namenoderpcaddress'][0]}{self._path}"
 
@@ -156,7 +156,7 @@ class HdfsFiles(Files):
         while numbers := self._numbers(name):
             try:
                 return numbers[-1], self._call("GET", "OPEN", f"{name}{STATES}/{numbers[-1]}")
-            except FileNotFoundError:  # another has been claimed, and this one deleted, meanwhile
+            except FileNotFoundError:  # another was claimed, and this one deleted, in the meantime
                 continue
         return 0, b""
 
@@ -190,7 +190,7 @@ class HdfsFiles(Files):
         return json.loads(self._call("GET", op, name))
 
     def _call(self, method: str, op: str, name: str, data: bytes | None = None, **options: str) -> bytes:
-        """Ask the name node; data is sent to, and read from, the node that it names."""
+        """Send a request to the name node, following its redirect to a data node."""
         query = urlencode({"op": op, "user.name": self._user, **options})
         target = f"/webhdfs/v1{quote(self._at(name))}?{query}"
         try:
@@ -207,7 +207,7 @@ class HdfsFiles(Files):
         return answer
 
     def _send(self, method: str, host: str, target: str, data: bytes | None) -> tuple[int, str, bytes]:
-        """(status, where to go instead, answer); tried again if nobody answers: all that is asked can be repeated."""
+        """(status, redirect, response); retried without a response: all requests are idempotent."""
         for left in reversed(range(TRIES)):
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
             connection = kind(host, timeout=TIMEOUT)
@@ -232,7 +232,7 @@ class HdfsFiles(Files):
 
 
 def _message(answer: bytes) -> str:
-    """What the server says was wrong."""
+    """The server's error message."""
     try:
         return str(json.loads(answer)["RemoteException"]["message"]).split("\n")[0]
     except (ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""Which kind of files a location means: a local path, a URI, or a filesystem that somebody opened."""
+"""Selects the storage backend of a location: a local path, a URI, or an open filesystem."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyarrow import fs
 from everview.errors import InputError
 from everview.store import hdfs, objects
 from everview.store.files import Files, LocalFiles, RemoteFiles
-from everview.store.names import is_path
+from everview.store.folder_names import is_path
 
 
 def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSystem | None = None) -> Files:

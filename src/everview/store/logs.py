@@ -1,7 +1,7 @@
-"""The write-ahead log of a store, wherever it is: a file that grows, or objects.
+"""The write-ahead log interface: a growing file, or objects.
 
-What durable and attached sessions need of it, whichever it is. A log needs a place where a name can be claimed by one
-writer only (`Files.exclusive`); elsewhere a session that logs is refused.
+What durable and attached sessions need of either. A log requires a place where a name can be claimed by one writer only
+(`Files.exclusive`); elsewhere a session with a log is refused.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ class Log(Protocol):
 
     @property
     def size(self) -> int:
-        """A measure of how much there is, and a place in the log."""
+        """The size of the log, and a position in it."""
 
     def append(self, payload: bytes) -> int:
-        """Write a record; gives the size after it."""
+        """Write a record; return the size after it."""
 
     def begin(self) -> None:
-        """Everything that is there was done, and is safe."""
+        """Declare everything present as done and safe."""
 
     def cut(self, size: int) -> None:
-        """Forget everything after this size."""
+        """Truncate the log to this size."""
 
     def take_back(self, payload: bytes) -> None:
-        """Forget the last record, which is this one."""
+        """Remove the last record, which is this one."""
 
     doubtful: bool
-    """Whether the last record that was found may not have been done: else it was acknowledged."""
+    """Whether the last record found may not have been done; otherwise it was acknowledged."""
 
     sealed: bool
-    """Whether nothing may be appended but only a version be made."""
+    """Whether only a version may follow, and no further records."""
 
     def seal(self) -> None:
-        """A version is about to be made of all that is there; E_FENCED if this is not our log any more."""
+        """Prepare for a version of everything in the log; E_FENCED if the log is no longer ours."""
 
     def unseal(self) -> None:
-        """No version was made: the log goes on."""
+        """Continue the log: no version was created."""
 
     def done(self) -> None:
-        """Everything so far was done."""
+        """Mark everything so far as done."""
 
     def sync(self) -> None:
         """Wait until everything is safe."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
 
 
 def open_log(store: Store, version: int, sync: wal.Sync, *, fresh: bool = False) -> tuple[Log, list[bytes]]:
-    """The log that continues a version, and what is in it; `fresh`: the version is still to be made."""
+    """The log that continues a version, and its contents; `fresh`: the version is still to be created."""
     files, witness = store.files, store.witness
     assert store.owner is not None and witness is not None
     bound = witness.found.of(version)
@@ -83,7 +83,7 @@ def open_log(store: Store, version: int, sync: wal.Sync, *, fresh: bool = False)
 
 
 def _copy(files: Files, version: int) -> None:
-    """Where the lock might be lost: whoever still writes into the old file is no writer of the log any more."""
+    """Where the lock might be lost: a writer to the old file no longer writes the log."""
     name = numbered(WAL, version)
     if files.exists(name):
         files.write(name, files.read(name))
@@ -92,7 +92,7 @@ def _copy(files: Files, version: int) -> None:
 def read_log(
     files: Files, version: int, start: int = 0, *, done: bool = False, bound: Bound | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """The records from a place on, each with the place after it; `done`: only what was also done."""
+    """The records from a position on, each with the position after it; `done`: only those that were done."""
     least = 0 if bound is None else bound.of(version).least
     if files.local is not None:
         return wal.read(files.local / numbered(WAL, version), start, done=done, least=least)
@@ -100,18 +100,18 @@ def read_log(
 
 
 def next_version(store: Store, log: Log, sync: wal.Sync, write: Callable[[], Mapping[str, Any]]) -> Log:
-    """Make a version of all that a log says, and begin the log that continues it, which is given back. `write` puts
-    what is new into the store and says what the version brings (see `Store.commit`). If it fails, the old log goes on.
+    """Create a version of a log's contents, and return the log that continues it. `write` puts what is new into the
+    store and returns what the version brings (see `Store.commit`). On failure the old log continues.
     """
     log.seal()
     try:
         brings = write()
         new, _ = open_log(store, store.manifest.version + 1, sync, fresh=True)
         try:
-            log.seal()  # again, because writing takes its time
+            log.seal()  # again, because writing takes time
             store.commit(**brings)
         except BaseException:
-            new.close()  # it is empty, and the next attempt's
+            new.close()  # it is empty, and belongs to the next attempt
             raise
     except BaseException:
         with suppress(StoreError):

@@ -1,9 +1,9 @@
-"""What a store holds at a version, and how a commit changes it.
+"""Manifests: the contents of a store at a version, and how a commit changes them.
 
-Between epochs all state of a dataflow is in its traces, so a *manifest* is: for each operator (by number) and shard a
-list of batches; the commands that make the dataflow; the files of the dictionary; the time; and marks, the texts that
-sources and sinks commit with their data. A `Commit` says what changed from one version to the next. Both are written
-as records (`everview.store.records`); batches of a few rows travel inside them, larger ones are files.
+Between epochs all state of a dataflow is in its traces. A *manifest* therefore consists of a list of batches for each
+operator (by number) and shard; the commands that build the dataflow; the files of the dictionary; the time; and marks,
+the texts that sources and sinks commit with their data. A `Commit` is the change from one version to the next. Both are
+written as records (`everview.store.records`); batches of a few rows are inlined, larger ones are files.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Place = tuple[int, int]
 """(operator, shard)"""
 
 DECLARED, BUILT = b"E", b"B"
-"""How commands of a session in shards begin: what people declared, and what was built on the shards for it. Those of an
-embedded session, which builds what is declared, begin otherwise.
+"""Prefixes of the commands of a sharded session: declarations, and what was built on the shards for them. Those of an
+embedded session, which builds what is declared, differ.
 """
 
 FORMAT = 2
-"""Version of the files' meaning; a store of a later one is refused. 2: batches have tallies."""
+"""Version of the file format; a store with a later one is refused. 2: batches have tallies."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A batch or a piece of the dictionary: a file's name, or the bytes themselves. The last three are a batch's tally
-    (`everview.store.garbage`); `until` is -1 where there is none.
+    """A batch or a piece of the dictionary: a file name, or the bytes themselves. The last three are a batch's tally
+    (`everview.store.garbage`); `until` is -1 if there is none.
     """
 
     rows: int
@@ -46,11 +46,11 @@ class Ref:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one version changed. `adds` append to the lists of batches, `replaces` put new lists in their place (an
-    empty one removes it); `shards`, `fingerprints` and `sinces` stay as they were where they are None or not named.
+    """The changes of one version. `adds` append to the lists of batches, `replaces` replace lists (an empty one removes
+    it); `shards`, `fingerprints` and `sinces` are unchanged if None or not named.
 
-    `sinces` are the times from which an operator's history is told apart; `fingerprints` describe the operators, to
-    notice that a later program would build others from the same commands.
+    `sinces` are the starts of operators' histories; `fingerprints` describe the operators, to detect that a later
+    program would build others from the same commands.
     """
 
     version: int
@@ -58,10 +58,10 @@ class Commit:
     adds: tuple[tuple[int, int, Ref], ...] = ()
     replaces: tuple[tuple[int, int, tuple[Ref, ...]], ...] = ()
     commands: tuple[bytes, ...] = ()
-    history: bool = False  # `commands` and `sinces` are all there are, in place of those so far
+    history: bool = False  # `commands` and `sinces` are complete and replace the previous ones
     marks: dict[str, str] = field(default_factory=dict)
     dictionary: tuple[Ref, ...] = ()
-    whole_dictionary: bool = False  # `dictionary` is all there is, in place of what there was
+    whole_dictionary: bool = False  # `dictionary` is complete and replaces the previous one
     sinces: dict[int, int] = field(default_factory=dict)
     fingerprints: tuple[str, ...] | None = None
     shards: int | None = None
@@ -70,11 +70,11 @@ class Commit:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything a store holds at one version."""
+    """The complete contents of a store at one version."""
 
     version: int = 0
     time: int = 0
-    shards: int = 0  # 0: one dataflow that knows of no shards, as embedded sessions have it
+    shards: int = 0  # 0: one dataflow without shards, as in embedded sessions
     lists: dict[Place, tuple[Ref, ...]] = field(default_factory=dict)
     commands: tuple[bytes, ...] = ()
     marks: dict[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Manifest:
     token: str = ""
 
     def after(self, commit: Commit) -> Manifest:
-        """What holds after the next commit.
+        """The manifest after the next commit.
 
         >>> ref = Ref(1, 8, file="a")
         >>> Manifest().after(Commit(1, 5, adds=((0, 0, ref),), marks={"offset": "7"})).lists
@@ -119,7 +119,7 @@ class Manifest:
 
     @property
     def declared(self) -> tuple[bytes, ...]:
-        """What people declared, if the directory is in shards."""
+        """The declarations, if the directory is sharded."""
         return tuple(data[1:] for data in self.commands if data[:1] == DECLARED)
 
     @property
@@ -132,14 +132,14 @@ class Manifest:
         return any(data[:1] == BUILT for data in self.commands)
 
     def refs(self) -> Iterator[Ref]:
-        """Every piece it is made of."""
+        """Every piece it refers to."""
         for refs in self.lists.values():
             yield from refs
         yield from self.dictionary
 
 
 def refs_of(commit: Commit) -> Iterator[Ref]:
-    """Every piece a commit brings."""
+    """Every piece of a commit."""
     yield from (ref for *_, ref in commit.adds)
     for *_, refs in commit.replaces:
         yield from refs
@@ -177,7 +177,7 @@ class _Read:
 
     def ref(self, known: list[Any]) -> Ref:
         rows, size, content, *rest = known
-        tally = rest[1:]  # behind the checksum, which what is inside the record has no use for
+        tally = rest[1:]  # after the checksum, which the inside of the record does not need
         if isinstance(content, int):
             return Ref(rows, size, "", 0, self.part(content), *tally)
         return Ref(rows, size, content, rest[0], None, *tally)
@@ -205,7 +205,7 @@ _READERS: dict[str, Callable[[Any, _Read], Any]] = {
     "sinces": lambda known, read: {int(operator): since for operator, since in known.items()},
     "fingerprints": lambda known, read: None if known is None else tuple(known),
 }
-"""How fields that are not plain JSON are written and read. All others stand in the header as they are."""
+"""How fields that are not plain JSON are written and read. All others are in the header as they are."""
 
 Record = TypeVar("Record", Commit, Manifest)
 
@@ -251,7 +251,7 @@ def decode_manifest(data: Any, where: str) -> Manifest:
 
 
 def check_format(header: records.Header, where: str) -> None:
-    """Refuse files of a later Everview."""
+    """Refuse files of a later version of Everview."""
     if header.get("format", 0) > FORMAT:
         raise StoreError(
             "E_FORMAT", f"{where} was written by a later version of Everview", "install that version, or a newer one"

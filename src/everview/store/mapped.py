@@ -1,4 +1,4 @@
-"""Committed batches as memory that is mapped privately: kernels may write to it, the file does not change."""
+"""Maps committed batches privately: kernels may write to the memory without changing the file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from everview.store.manifest import Ref
 from everview.store.records import damaged
 from everview.store.store import BATCHES, LOG
 
-PIECE = 16 << 20
-"""Bytes of a file that are looked at at a time."""
+CHECKSUM_BYTES = 16 << 20
+"""Bytes of a file processed at a time."""
 
 
 def map_privately(files: Files, name: str) -> mmap.mmap | None:
-    """A file as memory that can be written to (kernels want that), which does not change the file; None if it is not
-    nearby.
-    """
+    """A file as writable memory (as kernels require) without changing the file; None if it is not local."""
     path = files.near(name)
     if path is None:
         return None
@@ -32,14 +30,14 @@ def map_privately(files: Files, name: str) -> mmap.mmap | None:
                 raise damaged(files.where(name), 0, "it is empty")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except FileNotFoundError:
-        if files.local is None:  # the copy has just made room for others
+        if files.local is None:  # the copy was just evicted
             return None
         raise
 
 
 def read_image(files: Files, ref: Ref, *, check: bool = False) -> tuple[Image, mmap.mmap | None]:
-    """A committed batch; a local file is mapped privately, and the map must be kept. With `check`, the file is read
-    whole, and must be what was committed.
+    """A committed batch; a local file is mapped privately, and the mapping must be kept alive. With `check`, the whole
+    file is read and verified.
     """
     if ref.inline is not None:
         return from_bytes(ref.inline, files.where(LOG)), None
@@ -56,12 +54,12 @@ def read_image(files: Files, ref: Ref, *, check: bool = False) -> tuple[Image, m
 
 
 def checksum(mapped: mmap.mmap) -> int:
-    """The CRC of a mapped file, read piece by piece: what was read is not held in memory."""
+    """The CRC of a mapped file, read piece by piece without holding it in memory."""
     found = 0
     with memoryview(mapped) as whole:
-        for start in range(0, len(whole), PIECE):
-            with whole[start : start + PIECE] as piece:
+        for start in range(0, len(whole), CHECKSUM_BYTES):
+            with whole[start : start + CHECKSUM_BYTES] as piece:
                 found = zlib.crc32(piece, found)
             if hasattr(mmap, "MADV_DONTNEED"):
-                mapped.madvise(mmap.MADV_DONTNEED, start, min(PIECE, len(whole) - start))
+                mapped.madvise(mmap.MADV_DONTNEED, start, min(CHECKSUM_BYTES, len(whole) - start))
     return found

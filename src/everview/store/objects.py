@@ -1,16 +1,16 @@
-"""State on an object store: S3 and what speaks like it, Google's, Azure's.
+"""State on an object store: S3 and compatible ones, Google's, Azure's.
 
-An object store has no folders, no locks and no renaming, but something better: an object is there whole or not at all,
-and a put can be conditional. *Put if absent* (S3's `If-None-Match: *`) lets exactly one of several writers have a name,
-which is all that a commit needs; *put if unchanged* (`If-Match`) lets an owner renew its claim only while it is still
-its own. PyArrow's filesystems can do neither, so this speaks through obstore, a client without dependencies; where
-it is not installed, such places are refused.
+An object store has no folders, locks or renaming, but objects appear atomically, and a put can be conditional. *Put if
+absent* (S3's `If-None-Match: *`) lets exactly one of several writers have a name, which is all that a commit needs;
+*put if unchanged* (`If-Match`) lets an owner renew its claim only while it is still its own. PyArrow's filesystems
+support neither, so this uses obstore, a client without dependencies; where it is not installed, such places are
+refused.
 
-One thing to know about conditional puts: a client that got no answer asks again, and is then told that the name is
-taken, by itself. So a refusal is believed only after looking whose object it is.
+Hazard of conditional puts: a client without a response retries, and then finds the name taken, by itself. A refusal is
+therefore believed only after checking whose object it is.
 
 Credentials, region and endpoint come from the environment, as for every other client (`AWS_ACCESS_KEY_ID`,
-`AWS_REGION`, `AWS_ENDPOINT_URL` ...), because workers must find them too and they have no place in a manifest.
+`AWS_REGION`, `AWS_ENDPOINT_URL` ...), because workers need them too and they do not belong in a manifest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from everview.errors import InputError, StoreError
 from everview.store.files import Files, joined
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
-"""How the URIs of object stores begin."""
+"""URI schemes of object stores."""
 
 
 class ObjectFiles(Files):
@@ -33,7 +33,7 @@ class ObjectFiles(Files):
     exclusive = True
 
     def __init__(self, uri: str, store: Any | None = None) -> None:
-        """`store` is one of obstore's that is there already; usually it is made from the URI."""
+        """`store` is an existing obstore store; by default it is created from the URI."""
         self.root = uri.rstrip("/")
         self._client = _client()
         try:
@@ -88,7 +88,7 @@ class ObjectFiles(Files):
             return None
         except (FileNotFoundError, known.BaseError) as error:
             if isinstance(error, FileNotFoundError) and isinstance(mode, dict):
-                return None  # what was to be replaced is gone; else it is the bucket that is not there
+                return None  # the object to be replaced is gone; otherwise the bucket does not exist
             raise self._failed("write", name, error) from error
 
     def exists(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Offsets: texts under names that sources and sinks commit together with their data, to know how far they are."""
+"""Offsets: named texts that sources and sinks commit together with their data to record their positions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def change_offsets(offsets: dict[str, str], changes: Mapping[str, str]) -> dict[str, str]:
-    """Change some offsets in place; an empty text takes one away.
+    """Change some offsets in place; an empty text removes one.
 
     >>> change_offsets({"a": "1", "b": "2"}, {"a": "3", "b": ""})
     {'a': '3'}

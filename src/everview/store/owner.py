@@ -1,16 +1,15 @@
-"""One writer per directory: the owner's lock.
+"""The owner's lock: one writer per directory.
 
-The file `owner` says who has the directory open for writing: process, host, and the host's boot, so that a number of a
-process of before a restart means nothing. On a local filesystem the owner holds an flock on the *directory*, which ends
-with the process however it ends; the file is only a note about who that is, and removing it lets nobody in (where
-folders cannot be locked, as on NFS, the lock is on the file). On other filesystems the owner rewrites the file every
-few seconds, and one that has not been rewritten for `STALE` seconds is taken over. A second writer is refused with the
-name of the first. A file is only rewritten by who has seen its last state (`Files.swap`), so an owner that slept
-through a takeover finds out.
+The file `owner` identifies the process that has the directory open for writing: process, host, and the host's boot, so
+that a process id from before a reboot means nothing. On a local filesystem the owner holds an flock on the *directory*,
+which ends with the process; the file is only a note, and removing it lets nobody in (where folders cannot be locked, as
+on NFS, the lock is on the file). On other filesystems the owner rewrites the file every few seconds, and one that has
+not been rewritten for `STALE` seconds is taken over. A second writer is refused with the name of the first. The file is
+rewritten only by compare-and-swap (`Files.swap`), so an owner that slept through a takeover notices.
 
-Whoever keeps the lock by mistake is still stopped: a version's log file can be created only once
-(`everview.store.store`), and a record counts only if the log it went into is still the one under that name
-(`everview.store.wal`) or if the writer is still the owner (`everview.store.wal_objects`).
+A process that wrongly believes to hold the lock is still stopped: a version's log file can be created only once
+(`everview.store.store`), and a record counts only if its log is still the file of that name (`everview.store.wal`) or
+if the writer is still the owner (`everview.store.wal_objects`).
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from everview.store.files import Files, no_room
 
 NAME = "owner"
 BEAT = 5.0
-"""Seconds between signs of life on filesystems without locks."""
+"""Seconds between heartbeats on filesystems without locks."""
 STALE = 30.0
-"""Seconds without one after which an owner counts as gone."""
+"""Seconds without one after which an owner counts as dead."""
 
 
 def boot_id() -> str:
-    """What this run of the machine is called; empty where the system does not say."""
+    """An identifier of this boot of the machine; empty if unavailable."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -46,12 +45,12 @@ def boot_id() -> str:
 
 
 def myself() -> dict[str, Any]:
-    """Who this process is."""
+    """The identity of this process."""
     return {"pid": os.getpid(), "host": socket.gethostname(), "boot": boot_id()}
 
 
 def is_dead(who: dict[str, Any]) -> bool | None:
-    """Whether a process is surely gone (True) or surely alive (False); None for one on another machine."""
+    """Whether a process is certainly dead (True) or alive (False); None for one on another machine."""
     if who.get("host") != socket.gethostname():
         return None
     if who.get("boot") != boot_id():
@@ -71,11 +70,11 @@ class Owner:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.token = secrets.token_hex(8)
-        self.done = ""  # what of the log was done, where no file is mapped (`store.wal_objects`)
-        self.prompt = False  # whether whoever wrote that did so before each acknowledgement
-        self.settled = True  # whether the witness says as much, so that the note may go
-        self.before: dict[str, Any] = {}  # the note of whoever died here
-        self.firm = False  # whether nobody else can be let in while this process lives
+        self.done = ""  # how much of the log was done, if no file is mapped (`store.wal_objects`)
+        self.prompt = False  # whether its writer wrote it before each acknowledgement
+        self.settled = True  # whether the witness has the same, so that the note may go
+        self.before: dict[str, Any] = {}  # the note of a dead owner
+        self.firm = False  # whether nobody else can be admitted while this process lives
         self._held: list[Handle] = []
         self._tag: str | None = None
         self._beating = threading.Lock()
@@ -106,10 +105,10 @@ class Owner:
         except OSError as error:
             if not self._held:
                 raise no_room(str(path), error) from error
-            # no room for the note: the lock itself holds
+            # no space for the note: the lock itself holds
 
     def _keep(self, handle: Handle, note: Path) -> None:
-        """Lock it for good; a folder that cannot be locked at all is an OSError."""
+        """Acquire the lock; a folder that cannot be locked at all is an OSError."""
         if not handle.lock():
             handle.close()
             try:
@@ -122,7 +121,7 @@ class Owner:
         _held.add(self)
 
     def _claim(self) -> None:
-        """Without locks: look who is there, then say so ourselves and keep saying it."""
+        """Without locks: check for an owner, then claim ownership and keep renewing it."""
         present, self._tag = self._present()
         if present and "left" not in present and is_dead(present) is not True:
             age = self.files.ages("").get(NAME, 0.0)
@@ -149,20 +148,20 @@ class Owner:
     def _beat(self) -> None:
         about = {**self._about, "seen": time.time(), "done": self.done, "prompt": self.prompt}
         tag = self.files.swap(NAME, json.dumps(about).encode(), self._tag)
-        if tag is None:  # taken, or the answer to the last beat was lost and it is our own
+        if tag is None:  # taken, or the response to the last heartbeat was lost and it is our own
             present, found = self._present()
             tag = found if present.get("token") == self.token else None
         self._tag = tag
 
     def holds(self) -> bool:
-        """Whether this is the owner still, on filesystems without locks. If so, whoever takes over later will see
-        everything that was written before this was asked.
+        """Whether this is still the owner, on filesystems without locks. If so, a later owner will see everything that
+        was written before this call.
         """
         with self._beating:
             return self._tag is not None and self._present()[1] == self._tag
 
     def confirm(self, done: str) -> bool:
-        """Say at once how far the log was done; gives whether this is the owner still."""
+        """Write the log's progress at once; return whether this is still the owner."""
         with self._beating:
             self.done, self.settled = done, False
             if self._tag is not None:
@@ -171,7 +170,7 @@ class Owner:
 
     def _keep_beating(self) -> None:
         while not self._stop.wait(BEAT):
-            with self._beating, suppress(StoreError):  # no room for a sign of life is no reason to die
+            with self._beating, suppress(StoreError):  # no space for a heartbeat is not fatal
                 if self._stop.is_set() or self._tag is None:
                     return
                 self._beat()
@@ -184,7 +183,7 @@ class Owner:
         elif self.files.local is None and self.holds():
             if self.settled:
                 self.files.delete(NAME)
-            else:  # nobody has the directory, but what the note says was done must not be forgotten
+            else:  # nobody has the directory, but the recorded progress must not be lost
                 note = {"left": time.time(), "done": self.done, "prompt": self.prompt}
                 self.files.swap(NAME, json.dumps(note).encode(), self._tag)
 

@@ -1,10 +1,10 @@
 """Pins: small files by which readers keep what they still need.
 
-A reader that is at version 7 leaves a pin that says so; what version 7 is made of, and the log after it, is then not
-collected. A pin counts while its process lives. For one on another machine nobody can tell, so it counts for `STALE`
-seconds after it was last renewed (`refresh` renews it).
+A reader at version 7 leaves a pin for it; the contents of version 7, and the log after it, are then not collected. A
+pin is valid while its process lives. For one on another machine this is unknown, so it is valid for `STALE` seconds
+after its last renewal (by `refresh`).
 
-A reader that may not write into the directory has none: if the writer collects what it needs, it is told to open again.
+A reader without write permission has no pin: if the writer collects what it needs, it must reopen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STALE = 600.0
 
 
 class Pin:
-    """One reader's hold on a version."""
+    """A reader's pin of a version."""
 
     def __init__(self, files: Files, version: int) -> None:
         self.files = files
@@ -33,7 +33,7 @@ class Pin:
         self.move(version)
 
     def move(self, version: int) -> None:
-        """Hold this version instead, from now on. Who may only read, or has no room, reads without a pin."""
+        """Pin this version instead. Without write permission or space, read without a pin."""
         self.version = version
         try:
             self.files.write(self.name, json.dumps({**myself(), "version": version}).encode(), lasting=False)
@@ -42,14 +42,14 @@ class Pin:
             self.held = False
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Remove the pin."""
         if self.held:
             with suppress(OSError, StoreError):
                 self.files.delete(self.name)
 
 
 def oldest(files: Files, version: int) -> int:
-    """The oldest version that a living reader holds, `version` if none is older; removes dead readers' pins."""
+    """The oldest version pinned by a live reader, `version` if none is older; removes dead readers' pins."""
     for name, age in files.ages(FOLDER).items():
         try:
             known = json.loads(files.read(f"{FOLDER}/{name}"))

@@ -2,8 +2,8 @@
 
     "EVR1" | length of the header | crc32 of the header | header | part | part | ...
 
-all numbers little-endian 32-bit. The header says how long each part is and what its crc32 is, so a file that was torn
-or changed is noticed, never misread. Nothing in it is code: reading a record runs nothing.
+all numbers little-endian 32-bit. The header has the length and crc32 of each part, so a torn or changed file is
+detected, never misread. Nothing in it is code: reading a record runs nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Header = dict[str, Any]
 
 
 def encode(header: Header, parts: Sequence[bytes | memoryview] = ()) -> bytes:
-    """The bytes of a record.
+    """Encode a record.
 
     >>> header, parts = decode(encode({"time": 3}, [b"abc"]), "a record")
     >>> header["time"], bytes(parts[0])
@@ -35,7 +35,7 @@ def encode(header: Header, parts: Sequence[bytes | memoryview] = ()) -> bytes:
 
 
 def decode(data: Any, where: str) -> tuple[Header, list[memoryview]]:
-    """Header and parts of a record, checked; `where` names it in errors.
+    """Decode and check a record; `where` names it in errors.
 
     >>> decode(encode({"time": 3})[:-1], "log/1")
     Traceback (most recent call last):
@@ -67,12 +67,12 @@ def decode(data: Any, where: str) -> tuple[Header, list[memoryview]]:
 
 
 def torn(where: str, at: int) -> StoreError:
-    """The error for bytes of which the end is missing: the writer did not finish, or somebody cut them."""
+    """Return the error for truncated bytes: the writer did not finish, or somebody cut them."""
     return StoreError("E_TORN", f"{where} is cut off at byte {at}", "restore the file from a copy; nothing was changed")
 
 
 def damaged(where: str, at: int, what: str) -> StoreError:
-    """The error for bytes that are not what was written."""
+    """Return the error for bytes that are not what was written."""
     return StoreError(
         "E_DAMAGED",
         f"{where} is damaged at byte {at}: {what}",

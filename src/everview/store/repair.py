@@ -1,10 +1,9 @@
-"""What can be had back from a damaged store, and a new directory that has it.
+"""Examines a damaged store and recovers what is possible into a new directory.
 
-`examine` looks at every file and changes nothing: which versions can be put together of checkpoints and commits that
-are whole, whether the batches they name are there and have their checksums, how many of the log's records are whole,
-and what of all that was acknowledged (`everview.store.witness`) and is not there. `rescue` writes the newest version
-that is complete, and the records that follow it, into a *new* directory; the damaged one stays as it is, because the
-next idea of how to mend it may be a better one.
+`examine` reads every file and changes nothing: which versions can be reconstructed from intact checkpoints and commits,
+whether their batches exist with the right checksums, how many log records are intact, and what was acknowledged
+(`everview.store.witness`) but is missing. `rescue` writes the newest complete version, and the records that follow it,
+into a *new* directory; the damaged one is left alone, because there may be a better way to repair it.
 
 >>> import tempfile
 >>> from everview.store.store import Store
@@ -36,7 +35,7 @@ from everview.store.store import BATCHES, CHECKPOINT, LOG, VERSION, WAL, numbere
 
 @dataclass
 class Findings:
-    """What there is. `manifest` is the newest complete version, `records` the whole records of the log after it."""
+    """The result. `manifest` is the newest complete version, `records` the intact records of the log after it."""
 
     manifest: Manifest
     records: list[bytes] = field(default_factory=list)
@@ -46,11 +45,11 @@ class Findings:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is damaged and nothing that was acknowledged is missing."""
+        """Whether nothing is damaged and nothing acknowledged is missing."""
         return not self.damaged and not self.lost
 
     def report(self) -> list[str]:
-        """All of it for people."""
+        """A readable report."""
         lines = [f"damaged: {text}" for text in self.damaged] + [f"lost: {text}" for text in self.lost]
         if self.stuck:
             lines.append("the log's last record ended the process that ran it: --set-aside takes it out")
@@ -59,7 +58,7 @@ class Findings:
 
 
 def examine(files: Files) -> Findings:
-    """Look at a store; nothing is changed."""
+    """Examine a store without changing it."""
     bound = witness.load(files)
     found = Findings(Manifest())
     complete = [v for v in _versions(files, found) if not _missing(files, v, found)]
@@ -75,7 +74,7 @@ def examine(files: Files) -> Findings:
 
 
 def _versions(files: Files, found: Findings) -> Iterator[Manifest]:
-    """Every version that checkpoints and commits add up to."""
+    """Every version that can be reconstructed from checkpoints and commits."""
     starts = [Manifest()]
     for name in files.list(CHECKPOINT):
         if VERSION.fullmatch(name):
@@ -110,7 +109,7 @@ def _versions(files: Files, found: Findings) -> Iterator[Manifest]:
 
 
 def _missing(files: Files, manifest: Manifest, found: Findings) -> bool:
-    """Whether a version names batches that are not there, or not as they were written."""
+    """Whether a version refers to missing or damaged batches."""
     wrong = False
     for ref in {r.file: r for r in manifest.refs() if r.file}.values():
         where = files.where(f"{BATCHES}/{ref.file}")
@@ -131,7 +130,7 @@ def _size(files: Files, name: str) -> int:
 
 
 def _examine_log(files: Files, version: int, bound: witness.Bound, found: Findings) -> None:
-    """The records that continue a version, as far as they are whole."""
+    """The records that continue a version, as far as they are intact."""
     if files.local is None:
         try:
             records = list(wal_objects.read(files, version))
@@ -173,14 +172,14 @@ def rescue(files: Files, found: Findings, into: str) -> None:
 
 
 def set_aside(files: Files) -> str:
-    """Take the log's last record out of it, which ends every process that runs it; gives the file that has it now."""
+    """Remove the log's last record, which kills every process that runs it; return the file that now has it."""
     if files.local is None and not files.exclusive:
         raise InputError("E_TARGET", f"{files.root} has no log", "copy it to a local directory first")
     owner = Owner(files)
     try:
         found = examine(files)
         if not found.stuck:
-            raise InputError("E_TARGET", f"{files.root} has no record that ended a process", "open it as usual")
+            raise InputError("E_TARGET", f"{files.root} has no record that killed a process", "open it normally")
         bound = witness.load(files)
         if files.local is None:
             log = wal_objects.ObjectWal(files, bound.version, owner, without_last=True)

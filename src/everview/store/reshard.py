@@ -1,12 +1,12 @@
-"""Another number of shards for a store: every list of batches is split anew.
+"""Resharding: splits every list of batches of a store for another number of shards.
 
-Where a row belongs the dataflow knows (`everview.dataflow.partitioning`), so it is asked, for each operator: usually to
-the shard of its first column's hash, but some rows must be together on one shard, and some are on several. Splitting
-keeps rows in order, so the parts are batches as they are. The new lists come into being with one commit: whoever dies
-on the way leaves the store as it was, and whoever reads an older version goes on reading it.
+The dataflow determines where a row belongs (`everview.dataflow.partitioning`), per operator: usually by its first
+column's hash, but some rows must be together on one shard, and some are on several. Splitting keeps rows in order, so
+the parts are batches as they are. The new lists take effect with one commit: a crash leaves the store as it was, and
+readers of an older version are unaffected.
 
-A store that is in use is split in two passes (`Resharding`): batches never change, so nearly all of them can be split
-while steps go on, and only those that came meanwhile have to be split while they pause.
+A store in use is split in two passes (`Resharding`): batches never change, so nearly all of them can be split while
+steps continue, and only newer ones have to be split during a pause.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from everview.store.store import BATCHES, LOG, Store, put_batch
 
 
 class Spread(Protocol):
-    """Where rows belong, given as a matrix with a row for each column."""
+    """The placement of rows, given as a matrix with a row for each column."""
 
     def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The shards that some rows belong to, and the places of those rows."""
+        """The shards that some rows belong to, and the positions of those rows."""
 
     def once(self, columns: np.ndarray, shards: int, shard: int) -> np.ndarray:
-        """The places of those of a shard's rows that are not copies of other shards' rows."""
+        """The positions of a shard's rows that are not copies of other shards' rows."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Split one batch, which is in the list of one of `present` shards, for `shards` of them."""
+    """Split one batch, from the list of one of `present` shards, for `shards` of them."""
 
     ref: Ref
     spread: Spread
@@ -57,12 +57,12 @@ class Request:
 
 
 Run = Callable[[Sequence[Request]], list[list[tuple[int, Ref]]]]
-"""Runs requests, wherever."""
+"""Runs requests, anywhere."""
 
 
 class Resharding:
-    """Another number of shards for a store that is in use: what is there is split beside its steps (`prepare`), and
-    what came since when they pause (`commit`).
+    """Resharding of a store in use: existing batches are split in the background (`prepare`), newer ones during a pause
+    (`commit`).
     """
 
     def __init__(self, store: Store, shards: int, run: Run | None = None) -> None:
@@ -79,15 +79,15 @@ class Resharding:
         self._parts: dict[tuple[int, int, Ref], list[tuple[int, Ref]]] = {}
 
     def prepare(self, spreads: Mapping[int, Spread]) -> None:
-        """Split what the store has now; others may commit meanwhile."""
-        pin = Pin(self._store.files, self._store.manifest.version)  # what is merged away in between is still read
+        """Split the store's current batches; others may commit meanwhile."""
+        pin = Pin(self._store.files, self._store.manifest.version)  # batches merged away in between are still read
         try:
             self._split(self._store.manifest, spreads)
         finally:
             pin.release()
 
     def commit(self, spreads: Mapping[int, Spread]) -> None:
-        """Make the store one of so many shards."""
+        """Commit the new number of shards."""
         store = self._store
         self._split(store.manifest, spreads)
         lists: dict[Place, list[Ref]] = {place: [] for place in store.manifest.lists}
@@ -100,7 +100,7 @@ class Resharding:
         store.checkpoint()
 
     def give_up(self) -> None:
-        """Let go of parts that are in no version."""
+        """Release parts that are in no version."""
         self._store.spared -= self._files(self._parts.values())
         self._parts.clear()
 
@@ -121,7 +121,7 @@ class Resharding:
 
 
 def reshard(store: Store, shards: int, spreads: Mapping[int, Spread]) -> None:
-    """Rewrite a store's lists for `shards` shards; `spreads` says where an operator's rows belong.
+    """Rewrite a store's lists for `shards` shards; `spreads` gives the placement of an operator's rows.
 
     >>> import tempfile
     >>> from everview.dataflow.partitioning import HASH_BY_FIRST

@@ -1,7 +1,7 @@
-"""Steps as bytes: what the write-ahead log holds of the transactions that were run together.
+"""Serialises steps for the write-ahead log: the transactions that ran together.
 
-Rows are written as codes, each change with the id of its table's plan node. Values that the dictionary has learned
-since the last record come first, so that whoever reads the log in order can always read the codes.
+Rows are written as codes, each change with the id of its table's plan node. New dictionary entries since the last
+record come first, so that the codes can always be decoded when the log is read in order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Step:
-    """Transactions after `time` that were run together; `words` are the dictionary's new entries."""
+    """Transactions after `time` that ran together; `words` are the dictionary's new entries."""
 
     time: int
     transactions: Sequence[Transaction]
@@ -43,7 +43,7 @@ class Step:
 
 
 def encode(time: int, transactions: Iterable[Transaction], words: pa.Table | None = None) -> bytes:
-    """The bytes of a step.
+    """Encode a step.
 
     >>> step = Step(4, [Transaction([(0, [(1, 2), (3, 4)], -1)], {"offset": "7"})])
     >>> decode(encode(step.time, step.transactions)) == step
@@ -71,7 +71,7 @@ def encode(time: int, transactions: Iterable[Transaction], words: pa.Table | Non
 
 
 def encode_rows(time: int, table: int, rows: list[tuple[int, ...]], diff: int) -> bytes:
-    """The same for one transaction that changes few rows of one table: what has to be quick.
+    """The same for one transaction that changes a few rows of one table: the fast path.
 
     >>> encode_rows(4, 0, [(1, 2)], 1) == encode(4, [Transaction([(0, [(1, 2)], 1)])])
     True
@@ -89,7 +89,7 @@ def _layout(codes: int) -> struct.Struct:
 
 
 def decode(data: Any) -> Step:
-    """A step from its bytes, which the log has checked."""
+    """Decode a step whose bytes the log has verified."""
     view = memoryview(data)
     time, known, count = _HEAD.unpack_from(view)
     at = _HEAD.size
@@ -136,7 +136,7 @@ def _encode_words(words: pa.Table) -> bytes:
 
 
 def numbers_of_offsets(values: pa.Array) -> np.ndarray:
-    """Where each value of an array of large binaries starts, and where the last one ends."""
+    """The offsets of the values in an array of large binaries."""
     return np.frombuffer(values.buffers()[1], dtype=np.int64)[values.offset : values.offset + len(values) + 1]
 
 

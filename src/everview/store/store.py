@@ -1,16 +1,16 @@
 """The store: a directory that holds a dataflow's state, version by version.
 
-    log/<version>         one commit each: what changed since the version before
-    checkpoint/<version>  everything at a version, so that opening need not read the log from its beginning
+    log/<version>         one commit each: the changes since the previous version
+    checkpoint/<version>  the full contents at a version, so that opening need not read the whole log
     batches/<name>.arrow  batches of many rows, pieces of the dictionary
-    wal/<version>         what an embedded session did after a version (`everview.store.wal`)
-    owner                 who writes here
-    acknowledged          what must be there (`everview.store.witness`)
-    aside/                records that ended the process that ran them (`everview.store.attempts`)
-    pins/<reader>         which versions readers hold
+    wal/<version>         the steps of an embedded session after a version (`everview.store.wal`)
+    owner                 the current writer
+    acknowledged          what was acknowledged (`everview.store.witness`)
+    aside/                records that killed the process that ran them (`everview.store.attempts`)
+    pins/<reader>         the versions that readers use
 
-A commit exists if and only if its log file does, and that file is made whole under a name that can be made only once.
-So whatever happens, the store is at one version or the next; files that no version names are nobody's, and are
+A commit exists if and only if its log file does, and that file is created atomically under a name that can be created
+only once. The store is therefore always at one version or the next; files that no version refers to are garbage and are
 collected. A writer that was overtaken (it was suspended, say, and another took over) finds its next version taken and
 is refused for good: E_FENCED.
 """
@@ -43,19 +43,19 @@ from everview.store.witness import Witness
 LOG, CHECKPOINT, BATCHES, WAL = "log", "checkpoint", "batches", "wal"
 
 INLINE = 4096
-"""Bytes up to which a batch travels inside the commit."""
+"""Maximum size in bytes of a batch inlined into the commit."""
 
 CHECKPOINT_EVERY = 32
-"""Commits after which the next one brings a checkpoint."""
+"""Number of commits between checkpoints."""
 
 
 VERSION = re.compile(r"[0-9]{20}")
 LOGGED = re.compile(r"[0-9]{20}(\.[0-9]{10})?")
 BATCH = re.compile(r"([0-9a-f]{40}|words-[0-9a-f]{40}|[0-9]{20}-.*)\.arrow")
-"""How files are called that are ours: others are left alone."""
+"""Names of our files: others are left alone."""
 
 EMPTY_LOG = 16
-"""Bytes of a log's file without a record (`everview.store.wal`)."""
+"""Size of a log file without records (`everview.store.wal`)."""
 
 
 def numbered(folder: str, version: int) -> str:
@@ -64,7 +64,7 @@ def numbered(folder: str, version: int) -> str:
 
 
 class Store:
-    """A directory of versions, open for writing by one, or for reading by many.
+    """A directory of versions, open for writing by one process, or for reading by many.
 
     >>> import tempfile
     >>> import numpy as np
@@ -86,7 +86,7 @@ class Store:
         read_only: bool = False,
         shards: int = 0,
     ) -> None:
-        """Open or make one; `shards` is for one that is made."""
+        """Open or create one; `shards` is for a new one."""
         self.files = open_files(location, filesystem)
         self.read_only = read_only
         self.owner: Owner | None = None
@@ -94,7 +94,7 @@ class Store:
         self.witness: Witness | None = None
         self._fenced = False
         self.spared: set[str] = set()
-        """files that are in no version yet and are not collected"""
+        """files in no version yet that are not collected"""
         if read_only:
             try:
                 self._open_to_read()
@@ -120,7 +120,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Let others write, or drop the reader's pin."""
+        """Release the writer's lock, or the reader's pin."""
         if self.owner is not None:
             if self.witness is not None:
                 self.witness.close()
@@ -146,12 +146,12 @@ class Store:
             self.witness.made(self.manifest.version)
 
     def _check_not_bereft(self) -> None:
-        """A store that nobody bears witness of may be new, or older than witnesses; but then it is not empty."""
+        """A store without a witness may be new, or older than witnesses; but then it is not empty."""
         if not self.manifest.version and not self.files.list(WAL) and self.files.list(BATCHES):
             raise witness.lost(self.files.root, "there are batches, but no version and no log that names them")
 
     def _open_to_read(self) -> None:
-        """Pin what is to be loaded first, then load: else it might be collected in between."""
+        """Pin what is to be loaded first, then load: otherwise it might be collected in between."""
         self.bound = witness.load(self.files)  # first: what is found later can only be more
         if not self.files.list(LOG) and not self.files.list(CHECKPOINT) and not self.files.list(WAL):
             if self.bound.version or self.bound.done:
@@ -164,7 +164,7 @@ class Store:
             try:
                 self.manifest = self._load(Manifest())
                 break
-            except FileNotFoundError:  # collected before the pin was there
+            except FileNotFoundError:  # collected before the pin existed
                 self.pin.move(self._last_checkpoint())
         self.pin.move(self.manifest.version)
 
@@ -175,7 +175,7 @@ class Store:
         return max(self._versions(CHECKPOINT), default=0)
 
     def _load(self, empty: Manifest) -> Manifest:
-        """The newest checkpoint that is whole, then the log after it; all that was acknowledged must be there."""
+        """The newest intact checkpoint, then the log after it; everything acknowledged must be there."""
         logs = self._logs_with_records()  # before the versions: a reader may be overtaken meanwhile
         manifest = self._load_versions(empty)
         needed = max([self.bound.version, *logs])
@@ -186,7 +186,7 @@ class Store:
         return manifest
 
     def _logs_with_records(self) -> list[int]:
-        """The versions that logs with something in them continue."""
+        """The versions that nonempty logs continue."""
         names = [name for name in self.files.list(WAL) if LOGGED.fullmatch(name)]
         if self.files.local is not None:
             path = self.files.local / WAL
@@ -204,7 +204,7 @@ class Store:
         return self._follow(empty)
 
     def _set_aside(self, name: str) -> None:
-        """A file's writer did not finish it, so it says nothing: keep it out of the way."""
+        """Move an unfinished file out of the way."""
         warnings.warn(f"{self.files.where(name)} was never finished: it is ignored", stacklevel=2)
         if not self.read_only:
             self.files.write(f"{name}.torn", self.files.read(name))
@@ -244,7 +244,7 @@ class Store:
         return manifest
 
     def read_commit(self, version: int) -> Commit:
-        """The commit that made a version."""
+        """The commit that created a version."""
         name = numbered(LOG, version)
         found = m.decode_commit(self.files.read(name), self.files.where(name))
         self._check_version(name, version, found.version)
@@ -253,13 +253,13 @@ class Store:
     # pieces
 
     def put(self, image: Image, name: str | None = None) -> Ref:
-        """Store a batch for a later commit: inside it if it is small, else as a file, named after its content if not
-        otherwise (a batch that is there already is then not written again).
+        """Store a batch for a later commit: inlined if it is small, else as a file, by default named by content (an
+        existing batch is then not written again).
         """
         return put_batch(self.files, image, name)
 
     def get(self, ref: Ref, *, check: bool = True) -> Image:
-        """A stored batch, mapped where possible; `check` reads it through once to compare checksums."""
+        """A stored batch, mapped if possible; `check` reads it once to verify checksums."""
         if ref.inline is not None:
             return from_bytes(ref.inline, self.files.where(LOG))
         return open_batch(self.files, f"{BATCHES}/{ref.file}", ref.crc if check else None)
@@ -301,7 +301,7 @@ class Store:
         replaces: Mapping[Place, Iterable[Ref]] | None = None,
         **more: Any,
     ) -> int:
-        """Make the next version (see `manifest.Commit` for what it may bring) and give its number."""
+        """Create the next version (see `manifest.Commit` for its contents) and return its number."""
         if self.owner is None or self._fenced:
             raise StoreError("E_FENCED", f"{self.files.root} is not open for writing here", "open it again")
         version = self.manifest.version + 1
@@ -314,7 +314,7 @@ class Store:
             **more,
         )
         made = self.files.create(numbered(LOG, version), m.encode_commit(commit))
-        # a version that was made, outdated by a checkpoint and collected can be made again: look for that too
+        # a version that was created, outdated by a checkpoint and collected can be created again: check for that too
         if not made or self._last_checkpoint() >= version:
             self._fenced = True
             raise StoreError(
@@ -324,23 +324,23 @@ class Store:
             )
         self.manifest = self.manifest.after(commit)
         if self.witness is not None:
-            with suppress(OSError, StoreError):  # the commit is made: an older witness is one, too
+            with suppress(OSError, StoreError):  # the commit is done: an older witness will do
                 self.witness.made(version)
         self._since_checkpoint += 1
         if self._since_checkpoint >= CHECKPOINT_EVERY:
-            with suppress(OSError, StoreError):  # the commit is made: the next one tries again
+            with suppress(OSError, StoreError):  # the commit is done: the next one tries again
                 self.checkpoint()
         return version
 
     def checkpoint(self) -> None:
-        """Write everything at this version into one file, so that the log before it is not needed for opening."""
+        """Write the full contents at this version into one file, so that opening does not need the log before it."""
         version = self.manifest.version
         if version and self._last_checkpoint() < version:
             self.files.write(numbered(CHECKPOINT, version), m.encode_manifest(self.manifest))
         self._since_checkpoint = 0
 
     def refresh(self) -> list[Commit]:
-        """Follow the log as a reader to its end: the commits since the version this reader was at."""
+        """Follow the log as a reader to its end: the commits since this reader's version."""
         found = []
         while self.overtaken():
             found.append(self.follow())
@@ -355,7 +355,7 @@ class Store:
         return False
 
     def follow(self) -> Commit:
-        """Go on to the next version as a reader; gives what it brings."""
+        """Advance to the next version as a reader; return its commit."""
         try:
             commit = self.read_commit(self.manifest.version + 1)
         except FileNotFoundError:
@@ -366,7 +366,7 @@ class Store:
         return commit
 
     def stale(self) -> StoreError:
-        """The error for a reader that was away for too long."""
+        """Return the error for a reader that fell too far behind."""
         return StoreError(
             "E_STALE",
             f"what this reader of {self.files.root} needs to catch up was collected",
@@ -376,9 +376,9 @@ class Store:
     # garbage
 
     def collect(self, grace: float = 0.0, left: Container[str] = ()) -> int:
-        """Delete files that neither the present nor a reader needs; gives how many. `grace` spares files that are
-        younger than so many seconds, of tasks that may still be committed: not those in `left`, which were and are no
-        more.
+        """Delete files that neither the current version nor a reader needs; return how many. `grace` spares files
+        younger than so many seconds, whose tasks may still commit, except those in `left`, which were committed and are
+        obsolete.
         """
         held = pins.oldest(self.files, self.manifest.version)
         base = max((v for v in self._versions(CHECKPOINT) if v <= held), default=0)
@@ -397,12 +397,12 @@ class Store:
         return len(gone)
 
     def size(self) -> int:
-        """Bytes of the present version's files."""
+        """Bytes of the current version's files."""
         return sum(r.size for r in {r.file or id(r): r for r in self.manifest.refs()}.values())
 
 
 def put_batch(files: Files, image: Image, name: str | None = None) -> Ref:
-    """Write a batch that a later commit may name; see `Store.put`."""
+    """Write a batch for a later commit; see `Store.put`."""
     if image.nbytes <= INLINE:
         data = to_bytes(image)
         return Ref(image.rows, len(data), inline=data)

@@ -1,8 +1,8 @@
-"""A store's dictionary where it lies: its files as runs, for processes that hold few of its entries.
+"""A store's dictionary read in place: its files as runs, for processes that hold few of its entries.
 
-Large files are runs of their own (`everview.codes.runs`), mapped once for as long as they are part of the dictionary.
-Small ones, of which there is one for every step that brought new strings, are copied together into one run. Spark's
-driver merges them into larger ones (`Merger.tidy_dictionary`), so there are few.
+Large files are runs of their own (`everview.codes.runs`), mapped for as long as they are part of the dictionary. Small
+ones, one for every step that added strings, are copied together into one run. Spark's driver merges them into larger
+ones (`Merger.tidy_dictionary`), so there are few.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from everview.codes.runs import Run, sorted_by_id
 from everview.store.manifest import Ref
 
 RESIDENT_ENTRIES = 1 << 18
-"""Entries that a process may hold in memory; with more it rests on the store's."""
+"""Maximum number of entries that a process holds in memory; with more it uses the store's."""
 
 FILE_ENTRIES = 1 << 20
-"""Entries of the largest file that is made; merging takes the memory of one."""
+"""Entries of the largest merged file; merging takes the memory of one."""
 
 SMALL_ENTRIES = 1 << 15
-"""Entries below which a file is not mapped, but copied."""
+"""Number of entries below which a file is copied rather than mapped."""
 
 
 class StoredDictionary:
@@ -32,7 +32,7 @@ class StoredDictionary:
         self._mapped: dict[str, Run] = {}
 
     def runs(self, pieces: Sequence[Ref]) -> tuple[Run, ...]:
-        """The runs of all files; those that are not asked for any more are let go."""
+        """The runs of all files; unused ones are released."""
         large = {ref.file: ref for ref in pieces if ref.file and ref.rows >= SMALL_ENTRIES}
         self._mapped = {
             name: self._mapped[name] if name in self._mapped else Run.of(self._read(ref)) for name, ref in large.items()
@@ -42,7 +42,7 @@ class StoredDictionary:
 
 
 def joined(pieces: Sequence[pa.Table]) -> pa.Table:
-    """Pieces as one table that says nothing about its order, which is theirs one after the other.
+    """Pieces concatenated into one table without an order.
 
     >>> one = pa.table({"id": [2]}).replace_schema_metadata({b"everview.sorted": b"id"})
     >>> joined([one, pa.table({"id": [1]})]).schema.metadata
@@ -51,5 +51,5 @@ def joined(pieces: Sequence[pa.Table]) -> pa.Table:
 
 
 def merged(pieces: Sequence[pa.Table]) -> pa.Table:
-    """Several pieces as one that is sorted."""
+    """Several pieces merged into a sorted one."""
     return sorted_by_id(joined(pieces))

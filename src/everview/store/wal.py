@@ -1,32 +1,32 @@
-"""The write-ahead log of an embedded session: what it did since the last version, record after record in one file.
+"""The write-ahead log of an embedded session: its steps since the last version, as records in one file.
 
 A transaction is acknowledged when its record is in the file, so a small change costs one small write and no new
-version. `wal/<version>` continues that version; the next version begins a new file, and the old one is nobody's.
+version. `wal/<version>` continues that version; the next version begins a new file, and the old one is garbage.
 
     file:    "EVWAL2\\n\\0" | size up to which all was done | record record ...
     record:  "EVW!" | crc32 of the payload | length of the payload | crc32 of the sixteen bytes before | payload
 
-The second checksum of a record goes on from that of the record before it, and that of the first from the version, so a
-record is only whole where it was written: not in another version's log, and not behind a record that was taken back and
-came to light again when the machine lost power. (In logs of before, "EVWAL1", it stands alone.)
+The second checksum of a record is chained to that of the previous record, and that of the first to the version. A
+record is therefore valid only where it was written: not in another version's log, and not after a record that was
+removed and reappeared when the machine lost power. (In the older format, "EVWAL1", it is not chained.)
 
-A process that is killed in the middle of a write leaves a torn record at the end, which was never acknowledged: it is
-cut off when the file is opened again (and kept beside it, with a warning). Anything else that is not what was written
-is an error that names the place, because it was acknowledged: a record with whole ones after it, and whatever is
-missing below what was done. How far that was, the file itself says (the size at its head, which the writer keeps in a
-mapped page and readers in other processes follow) and a second file as well (`everview.store.witness`), for the
-case that the log as a whole is gone, emptied, or an older copy of itself.
+A process killed in the middle of a write leaves a torn record at the end, which was never acknowledged: it is cut off
+when the file is reopened (and kept beside it, with a warning). Any other deviation is an error with its position,
+because the data was acknowledged: a damaged record with intact ones after it, and anything missing below the
+acknowledged size. That size is in the file's header (in a page mapped by the writer and followed by readers in other
+processes) and in a second file (`everview.store.witness`), in case the whole log is gone, emptied, or replaced by an
+older copy.
 
-Records are written before what they say is done, and taken out if that fails. So of what lies behind the size at the
-head only the last record can be one that was never done.
+Records are written before they are executed, and removed if that fails. Beyond the size in the header, only the last
+record can therefore be one that was never done.
 
-`sync="normal"` hands records to the operating system: they survive the death of the process, not the loss of power in
-the next seconds. `sync="full"` waits for the disk. After the machine has stopped, what `sync="normal"` left may end
-anywhere behind what was safe, in any order of its pages: it is cut off at the first record that is not whole, and the
-warning says that it may have been acknowledged.
+`sync="normal"` hands records to the operating system: they survive the death of the process, but not a power failure
+within seconds. `sync="full"` waits for the disk. After a machine crash, a log written with `sync="normal"` may end
+anywhere after what was safe, with its pages in any state: it is cut off at the first invalid record, and the warning
+says that acknowledged data may be lost.
 
-A record counts only if the log is still the file of its name after it was written, so a writer whose directory was
-moved away, restored from a copy, or taken over where locks do not hold, stops (E_FENCED) before it acknowledges.
+A record counts only if the log is still the file of its name after the write. A writer whose directory was moved away,
+restored from a copy, or taken over where locks do not hold therefore stops (E_FENCED) before it acknowledges.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from everview.store.witness import Bound, Witness, lost
 Sync = Literal["normal", "full"]
 
 MAGIC, ALONE = b"EVWAL2\n\0", b"EVWAL1\n\0"
-"""How logs begin; those of before had records that stand alone."""
+"""Magic numbers of logs; in the older format records are not chained."""
 START = len(MAGIC) + 8
-"""Where the first record begins."""
+"""The offset of the first record."""
 MARK = b"EVW!"
 _HEAD = struct.Struct("<4sIQ")
 _CRC = struct.Struct("<I")
@@ -85,7 +85,7 @@ class Wal:
         self._process = os.getpid()
         try:
             disk.folder(path.parent)
-            if disk.size(path) < START:  # whole at once: half a head would not begin as a log does
+            if disk.size(path) < START:  # all at once: half a header would not be recognised as a log
                 new = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
                 disk.make(new, [MAGIC + START.to_bytes(8, "little")], sync=True)
                 disk.replace(new, path)
@@ -101,7 +101,7 @@ class Wal:
         self._open = True
 
     def append(self, payload: bytes) -> int:
-        """Write a record; gives the size of the file after it. What could not be written whole is not there."""
+        """Write a record; return the file size after it. A partial write is undone."""
         check_process(self._process, str(self.path))
         head = _HEAD.pack(MARK, zlib.crc32(payload), len(payload))
         own = zlib.crc32(head, 0 if self._alone else self._chain)
@@ -123,7 +123,7 @@ class Wal:
         return self.size
 
     def _chain_at(self, size: int) -> int:
-        """The checksum that a record at this place goes on from."""
+        """The checksum that a record at this position is chained to."""
         data = self._handle.read(size)
         at, chain = START, _seed(self.path)
         while at < size:
@@ -140,33 +140,33 @@ class Wal:
         )
 
     def seal(self) -> None:
-        """A version is about to be made of all that is there; E_FENCED if this is not our log any more."""
+        """Prepare for a version of everything in the log; E_FENCED if the log is no longer ours."""
         if not self._handle.is_at(self.path):
             raise self._fenced()
 
     def unseal(self) -> None:
-        """No version was made: the log goes on."""
+        """Continue the log: no version was created."""
 
     def begin(self) -> None:
-        """Everything that is there was done, and is safe; from now on a witness says so, too."""
+        """Declare everything present as done and safe, and record it in the witness from now on."""
         self._head[1] = self.size
         self._handle.sync()
         if self._witness is not None:
             self._witness.follows(self._version, self.size, self.size)
 
     def cut(self, size: int) -> None:
-        """Forget everything after this size: what it stands for did not happen."""
+        """Truncate to this size: what follows did not happen."""
         self._handle.truncate(size)
         if size != self.size:
             self._chain = self._before[1] if size == self._before[0] else self._chain_at(size)
         self.size = size
 
     def take_back(self, payload: bytes) -> None:
-        """Forget the last record, which is this one."""
+        """Remove the last record, which is this one."""
         self.cut(self.size - len(payload) - HEAD)
 
     def done(self) -> None:
-        """Everything so far was done: readers may do it too."""
+        """Mark everything so far as done: readers may apply it."""
         self._head[1] = self.size
         if self._witness is not None:
             self._witness.done(self.size)
@@ -188,16 +188,16 @@ class Wal:
 
 
 def read(path: Path, start: int = 0, *, done: bool = False, least: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The whole records from byte `start` on (0: all), each with the place after it; stops at a torn end, raises at
-    damage. `done`: only what was also done, as a reader beside the writer wants it, and all of that; `least`: what
-    must have been done, as a witness says.
+    """The intact records from byte `start` on (0: all), each with the position after it; stops at a torn end, raises at
+    damage. `done`: only what was done, as a concurrent reader needs it, and all of that; `least`: what must have been
+    done, according to a witness.
     """
     try:
         with open(path, "rb") as file:
             head = file.read(START)
             start = file.seek(max(start, START))
             mark = int.from_bytes(head[len(MAGIC) :], "little")
-            there = os.fstat(file.fileno()).st_size  # the mark may be damaged: no size to read
+            there = os.fstat(file.fileno()).st_size  # the size may be damaged: do not trust it
             data = file.read(max(0, min(mark, there) - start) if done else -1)
     except FileNotFoundError:
         if least:
@@ -225,7 +225,7 @@ def _check_magic(head: bytes, path: Path) -> None:
 
 
 def _seed(path: Path) -> int:
-    """What the first record's checksum goes on from."""
+    """The initial value of the first record's checksum."""
     return zlib.crc32(path.name.encode())
 
 
@@ -234,7 +234,7 @@ def _first(head: bytes, path: Path) -> int:
 
 
 def _next(head: bytes, data: bytes, at: int) -> int:
-    """What the checksum of the record after this one goes on from."""
+    """The initial value of the next record's checksum."""
     own: int = _CRC.unpack_from(data, at + _HEAD.size)[0]
     return own if head[: len(MAGIC)] == MAGIC else 0
 
@@ -244,12 +244,13 @@ def _followed(later: int) -> str:
 
 
 def not_whole(path: Path, at: int) -> StoreError:
-    """The error for a log that has less than was acknowledged."""
+    """Return the error for a log that has less than was acknowledged."""
     return lost(f"{path} is damaged at byte {at}", "what was acknowledged there is missing or not what was written")
 
 
 def _whole(data: bytes, at: int, chain: int | None) -> int | None:
-    """Where the record ends that begins here and goes on from this checksum (None: from any); None if there is none."""
+    """The end of an intact record that begins here and is chained to this checksum (None: to any); None if there is
+    none."""
     if at + HEAD > len(data):
         return None
     mark, crc, length = _HEAD.unpack_from(data, at)
@@ -263,7 +264,7 @@ def _whole(data: bytes, at: int, chain: int | None) -> int | None:
 
 
 def _next_whole(data: bytes, at: int) -> int | None:
-    """The next place at which a whole record begins."""
+    """The next position at which an intact record begins."""
     at = data.find(MARK, at + 1)
     while at >= 0:
         if _whole(data, at, None) is not None:
@@ -274,8 +275,9 @@ def _next_whole(data: bytes, at: int) -> int | None:
 
 @dataclass
 class Found:
-    """The records of a log. `done` says up to which byte they were surely done; behind it `unsure` are those of which
-    nobody knows, because the machine stopped since, else there is one at most, and it was never acknowledged.
+    """The records of a log. `done` is the byte up to which they were certainly done. After it, `unsure` counts those
+    whose state is unknown because the machine stopped since; otherwise there is at most one, which was never
+    acknowledged.
     """
 
     payloads: list[bytes] = field(default_factory=list)
@@ -290,7 +292,7 @@ def repair(path: Path, bound: Bound | None = None, disk: Disk = DISK) -> list[by
 
 
 def whole_records(data: bytes, path: Path) -> tuple[list[bytes], list[int]]:
-    """The records up to the first that is not whole, and where they end: the first is where they begin."""
+    """The records up to the first that is not intact, and their bounds."""
     found, ends, at, chain = [], [START], START, _first(data, path)
     while (end := _whole(data, at, chain)) is not None:
         found.append(data[at + HEAD : end])
@@ -327,7 +329,7 @@ def _cut_off(path: Path, data: bytes, end: int, disk: Disk, same_boot: bool) -> 
     kept = path.with_name(f"{path.name}.torn-{end}")
     try:
         disk.make(kept, [data[end:]], sync=True)
-    except OSError:  # no room: the copy is only for the curious
+    except OSError:  # no space: the copy is only for diagnosis
         disk.unlink(kept)
     handle = disk.open(path)
     handle.truncate(end)
@@ -344,7 +346,7 @@ def _cut_off(path: Path, data: bytes, end: int, disk: Disk, same_boot: bool) -> 
 
 
 def check_process(opener: int, where: str) -> None:
-    """A fork has the parent's memory, but must not write into its log."""
+    """Refuse to write from a forked child, which has the parent's memory."""
     if os.getpid() != opener:
         raise StoreError(
             "E_FENCED", f"{where} belongs to the process that opened it, not to its forks", "open it in one only"

@@ -1,25 +1,24 @@
-"""The write-ahead log on an object store, which has no files to append to: every record is an object.
+"""The write-ahead log on an object store, which cannot append to files: every record is an object.
 
-`wal/<version>.<number>` is a record of the log that continues a version, made by a put that succeeds only if the name
-is free. So the log itself decides between two writers: whoever gets a number has it, and nothing that is there is ever
-deleted or changed while the log is in use. Beside what sessions write there are records of three more kinds:
+`wal/<version>.<number>` is a record of the log that continues a version, created by a put that succeeds only if the
+name is free. The log itself therefore decides between two writers: whoever gets a number has it, and nothing is deleted
+or changed while the log is in use. Besides the sessions' records there are three more kinds:
 
-- *opened*: whoever opens a log that is there writes one before anything else, so a writer that slept finds its next
-  number taken.
-- *back*: the record before it was taken back, because what it says could not be done. (Deleting it instead might
-  delete what another has read meanwhile.)
-- *sealed*: a version is about to be made of all records before this one. Whoever finds a sealed log makes that version
-  itself, and the version's name decides who of the two was first; without the seal, a writer that fell asleep just
+- *opened*: whoever opens an existing log first writes one, so a suspended writer finds its next number taken.
+- *back*: the previous record was removed, because it could not be executed. (Deleting it instead might delete what
+  another process has read meanwhile.)
+- *sealed*: a version is about to be created from all records before this one. Whoever finds a sealed log creates that
+  version itself, and the version's name decides who of the two was first; without the seal, a writer suspended just
   before its commit would commit a version without what another appended since.
 
-A writer might also come so late that the log it continues was folded into a version and deleted, where its number is
-free again; so a record counts only if, after it was put, the writer is still the owner.
+A writer might also be so late that its log was folded into a version and deleted, where its number is free again; a
+record therefore counts only if the writer is still the owner after the put.
 
-Which records were also *done* (`everview.store.wal`)? All but the last were; and the last one, if the owner's note says
-so, which is put again before a transaction is acknowledged. So a transaction is three requests: its record, a look
-whether we are the owner still, and that note. The third is what it costs that readers are never behind, that the loss
-of any acknowledged record is noticed, and that a record which ends every process that runs it can be told from one that
-was acknowledged (`everview.store.attempts`): whoever dies between the second and the third has acknowledged nothing.
+Which records were also *done* (`everview.store.wal`)? All but the last; and the last one, if the owner's note says so,
+which is updated before a transaction is acknowledged. A transaction is thus three requests: its record, a check of
+ownership, and that note. Because of the third, readers are never behind, the loss of any acknowledged record is
+detected, and a record that kills every process can be distinguished from an acknowledged one
+(`everview.store.attempts`): a process that dies between the second and the third has acknowledged nothing.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from everview.store.witness import Bound, Witness, lost
 
 FOLDER = "wal"
 COST = 1 << 16
-"""What a record adds to the log's size beside its bytes: reading it back is a request."""
+"""What a record adds to the log's size besides its bytes: reading it back is a request."""
 RECORD, OPENED, BACK, SEALED = "", "opened", "back", "sealed"
 """Kinds of records."""
 READERS = 16
-"""Requests under way at once while a log is read."""
+"""Concurrent requests while a log is read."""
 
 
 class ObjectWal:
-    """A log of objects, open for appending after those that are there. `sealed`: only a version may follow."""
+    """A log of objects, open for appending. `sealed`: only a version may follow."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class ObjectWal:
         fresh: bool = False,
         without_last: bool = False,
     ) -> None:
-        """`fresh`: the version is still to be made; `without_last`: the last record is to be set aside."""
+        """`fresh`: the version is still to be created; `without_last`: the last record is to be set aside."""
         self._files, self._version, self._owner, self._witness = files, version, owner, witness
         self._process = os.getpid()
         bound = Bound(version) if witness is None else witness.found.of(version)
@@ -68,9 +67,9 @@ class ObjectWal:
         self.sealed = False
         self._ends = [0]
         self._next = 0
-        self._doubtful = False  # whether a put failed that may have succeeded all the same
+        self._doubtful = False  # whether a failed put may have succeeded
         self.payloads: list[bytes] = []
-        self.aside = ""  # the file that has a record which was set aside
+        self.aside = ""  # the file of a record that was set aside
         places: list[int] = []
         for number, kind, payload in entries(files, version, least=done):
             self._next = number + 1
@@ -80,7 +79,7 @@ class ObjectWal:
             elif kind == RECORD:
                 self.payloads.append(payload)
                 places.append(number)
-                done = max(done, number)  # what is before it was done, or taken back
+                done = max(done, number)  # what precedes it was done, or removed
             self.sealed = kind == SEALED
         for payload in self.payloads:
             self._grown(payload)
@@ -107,17 +106,17 @@ class ObjectWal:
 
     @property
     def size(self) -> int:
-        """A measure of how much there is, and a place in the log."""
+        """The size of the log, and a position in it."""
         return self._ends[-1]
 
     def append(self, payload: bytes) -> int:
-        """Write a record; gives the size of the log after it."""
+        """Write a record; return the size of the log after it."""
         check_process(self._process, self._files.root)
         self._put(RECORD, payload)
         return self._grown(payload)
 
     def _put(self, kind: str, payload: bytes = b"") -> None:
-        """Put the next object; it counts if nobody else had the number, and we are the owner afterwards."""
+        """Put the next object; it counts if the number was free and we are still the owner afterwards."""
         if self._doubtful:
             self._settle()
         name = name_of(self._version, self._next)
@@ -127,12 +126,12 @@ class ObjectWal:
         except StoreError:
             self._doubtful = True
             raise
-        if not holds:  # whoever holds it now may have read the record: it stays
+        if not holds:  # the new owner may have read the record: it stays
             raise self._fenced()
         self._next += 1
 
     def _settle(self) -> None:
-        """A put failed; if it succeeded all the same, it is taken back."""
+        """After a failed put: if it succeeded after all, remove it."""
         name = name_of(self._version, self._next)
         try:
             header, _ = records.decode(self._files.read(name), self._files.where(name))
@@ -154,17 +153,17 @@ class ObjectWal:
         )
 
     def cut(self, size: int) -> None:
-        """Forget everything after this size: what it stands for did not happen."""
+        """Truncate to this size: what follows did not happen."""
         while self.size > size:
             self._put(BACK)
             self._ends.pop()
 
     def take_back(self, payload: bytes) -> None:
-        """Forget the last record, which is this one."""
+        """Remove the last record, which is this one."""
         self.cut(self._ends[-2])
 
     def seal(self) -> None:
-        """A version is about to be made of all that is there; E_FENCED if another has taken over."""
+        """Prepare for a version of everything in the log; E_FENCED if another has taken over."""
         if not self.sealed:
             self._put(SEALED)
             self.sealed = True
@@ -172,27 +171,27 @@ class ObjectWal:
             raise self._fenced()
 
     def unseal(self) -> None:
-        """No version was made: the log goes on."""
+        """Continue the log: no version was created."""
         if self.sealed:
             self._put(BACK)
             self.sealed = False
 
     def done(self) -> None:
-        """Everything so far was done: the owner's note says so before anybody is told. E_FENCED if another has taken
-        over meanwhile, who then has read the record.
+        """Mark everything so far as done in the owner's note, before it is acknowledged. E_FENCED if another has taken
+        over, which then has read the record.
         """
         if not self._owner.confirm(name_of(self._version, self._next)):
             raise self._fenced()
 
     def begin(self) -> None:
-        """Everything that is there was done."""
+        """Declare everything present as done."""
         self._owner.done, self._owner.prompt = name_of(self._version, self._next), True
         if self._witness is not None:
             self._witness.follows(self._version, self._next, self._next)
             self._owner.settled = True
 
     def sync(self) -> None:
-        """An object that was put is there; a witness says so."""
+        """An object is safe once put; record it in the witness."""
         if self._witness is not None:
             self._witness.safe(self._next)
             self._owner.settled = True
@@ -207,13 +206,13 @@ def name_of(version: int, number: int) -> str:
 
 
 def numbers(files: Files, version: int) -> list[int]:
-    """Which records there are."""
+    """The numbers of the existing records."""
     wanted = f"{version:020d}"
     return sorted(int(n.split(".")[1]) for n in files.list(FOLDER) if n.split(".")[0] == wanted)
 
 
 def entries(files: Files, version: int, start: int = 0, *, least: int = 0) -> Iterator[tuple[int, str, bytes]]:
-    """All records from number `start` on: number, kind, payload. There must be `least` of them in all."""
+    """All records from number `start` on: number, kind, payload. There must be at least `least` of them in total."""
     found = numbers(files, version)
     if found != list(range(len(found))):
         missing = next(i for i, n in enumerate(found) if i != n)
@@ -231,8 +230,8 @@ def entries(files: Files, version: int, start: int = 0, *, least: int = 0) -> It
 def read(
     files: Files, version: int, start: int = 0, *, done: bool = False, least: int = 0
 ) -> Iterator[tuple[int, bytes]]:
-    """The records from number `start` on, each with the number after it; `done`: only what was also done. There must
-    be `least` of them.
+    """The records from number `start` on, each with the number after it; `done`: only what was done. There must be at
+    least `least` of them.
     """
     kept: list[tuple[int, bytes]] = []
     count, sealed = start, False
@@ -251,12 +250,12 @@ def _done(files: Files, version: int, count: int) -> int:
     """How many of the records were done."""
     try:
         said = json.loads(files.read(NAME)).get("done", "")
-    except FileNotFoundError:  # closed: nothing is under way
+    except FileNotFoundError:  # closed: nothing is in progress
         return count
     return min(count, max(_said({"done": said}, version), count - 1, 0))
 
 
 def _said(note: dict[str, Any], version: int) -> int:
-    """How many records an owner said were done."""
+    """The number of records that an owner recorded as done."""
     said = str(note.get("done", ""))
     return int(said.split(".")[1]) if said.startswith(f"{FOLDER}/{version:020d}.") else 0

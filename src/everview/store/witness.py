@@ -1,23 +1,23 @@
-"""What must be there: a second file that knows how far a store was acknowledged.
+"""The witness: a second file that records how much of a store was acknowledged.
 
-A file that is missing, emptied or exchanged for an older copy cannot say so itself. So the file `acknowledged` says
-which version was made last, how far that version's log was done, and how far of it was safe on the disk. Whoever opens
-the store and finds less has lost something that was acknowledged: that is E_DAMAGED, whatever else looks well.
+A file that is missing, emptied or replaced by an older copy cannot reveal that itself. The file `acknowledged`
+therefore records the last version, how much of its log was done, and how much of it was safe on disk. If an opened
+store has less, something acknowledged was lost: that is E_DAMAGED, however intact the rest looks.
 
     "EVACK1\\n\\0" | version | boot | crc32 of these | done | its complement | safe | its complement | attempts | place
 
-It is a *lower bound*, written after what it speaks of, so one that is old, damaged or gone can only hide a loss, never
-invent one. The first part is written as a new file with every version and every opening; the numbers after it are
-stored in place, in a mapped page, with every transaction. A number that does not match its complement says nothing.
+It is a *lower bound*, written after what it describes, so one that is old, damaged or gone can only hide a loss, never
+invent one. The first part is written as a new file with every version and every opening; the following numbers are
+stored in place, in a mapped page, with every transaction. A number that does not match its complement is ignored.
 
-`boot` is the run of the machine in which it was written. When the machine has stopped since, `sync="normal"` promises
-what was safe, not what was done (`everview.store.wal`), so then that is the bound.
+`boot` identifies the boot of the machine in which it was written. If the machine has stopped since, `sync="normal"`
+guarantees what was safe, not what was done (`everview.store.wal`), so then that is the bound.
 
-`attempts` counts how often somebody began to run the log's record at `place`, which was never acknowledged, and did not
-come back (`everview.store.attempts`).
+`attempts` counts how often a process began to run the unacknowledged record at `place` and died
+(`everview.store.attempts`).
 
-On object stores nothing is mapped: the file is put with every version, at every opening and when a log is closed. What
-was done since is in the owner's note, which is put with every transaction (`everview.store.wal_objects`).
+On object stores nothing is mapped: the file is put with every version, at every opening and when a log is closed. Later
+progress is in the owner's note, which is put with every transaction (`everview.store.wal_objects`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ALL = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Bound:
-    """What a store must have at least: a version, and of its log so much. 0 of a log: there need not be one."""
+    """A lower bound of a store's contents: a version, and so much of its log. 0 of a log: there need not be one."""
 
     version: int = 0
     done: int = 0
@@ -56,21 +56,21 @@ class Bound:
 
     @property
     def least(self) -> int:
-        """Up to where the log must be there and whole."""
+        """Up to where the log must be present and intact."""
         return self.done if self.same_boot else self.safe
 
     def of(self, version: int) -> Bound:
-        """What it says about this version's log: nothing, if it speaks of another."""
+        """What it says about this version's log: nothing, if it is about another."""
         return self if self.version == version else Bound(version, same_boot=self.same_boot)
 
 
 def this_boot() -> bytes:
-    """Sixteen bytes that another run of the machine would not have."""
+    """Sixteen bytes that identify this boot of the machine."""
     return hashlib.sha256(boot_id().encode()).digest()[:16] if boot_id() else bytes(16)
 
 
 def encode(bound: Bound) -> bytes:
-    """The bytes of the file.
+    """Encode the file.
 
     >>> decode(encode(Bound(3, 200, 100)))
     Bound(version=3, done=200, safe=100, same_boot=True, attempts=0, place=0, unsure=False)
@@ -82,7 +82,7 @@ def encode(bound: Bound) -> bytes:
 
 
 def decode(data: bytes) -> Bound:
-    """What the file says; nothing, if it is not what was written."""
+    """Decode the file; empty if it is invalid."""
     if len(data) != SIZE:
         return Bound()
     magic, version, boot, crc = _FIXED.unpack_from(data)
@@ -96,7 +96,7 @@ def decode(data: bytes) -> Bound:
 
 
 def load(files: Files) -> Bound:
-    """What a store must have; nothing is known of one that has no such file."""
+    """The bound of a store; empty if it has no such file."""
     try:
         return decode(files.read(NAME))
     except FileNotFoundError:
@@ -114,11 +114,11 @@ class Witness:
         self._words: memoryview | None = None
 
     def made(self, version: int) -> None:
-        """This version was made; of a log nothing is known yet."""
+        """Record a new version; nothing is known of its log yet."""
         self._write(Bound(version))
 
     def follows(self, version: int, done: int, safe: int) -> None:
-        """This version's log is there up to here: from now on `done` says how far it is."""
+        """Record that this version's log exists up to here: from now on `done` updates its progress."""
         self._write(Bound(version, done, safe), lasting=True)  # it says in which run of the machine the log is written
         local = self._files.local
         if local is not None:
@@ -126,14 +126,14 @@ class Witness:
             self._words = self._handle.words(SIZE // 8)
 
     def done(self, size: int) -> None:
-        """The log was done up to here: two stores into memory."""
+        """Record that the log was done up to here: two stores into memory."""
         words = self._words
         if words is not None:
             words[_DONE] = size
             words[_DONE + 1] = size ^ _ALL
 
     def safe(self, size: int) -> None:
-        """The log is safe up to here."""
+        """Record that the log is safe up to here."""
         words = self._words
         if words is not None:
             words[_SAFE] = size
@@ -142,11 +142,11 @@ class Witness:
             self._write(Bound(self._bound.version, size, size))
 
     def attempt(self, bound: Bound) -> None:
-        """A record of the log is about to be run that was never acknowledged; this is safe before it is."""
+        """Record durably that an unacknowledged record of the log is about to be run."""
         self._write(bound, lasting=True)
 
     def came_back(self) -> None:
-        """Running that record ended in an error, not in the end of the process: that was no attempt."""
+        """Remove that note: running the record ended in an error, not in the death of the process."""
         bound = self._bound
         if bound.attempts:
             self._write(replace(bound, attempts=bound.attempts - 1), lasting=True)
@@ -157,7 +157,7 @@ class Witness:
         self._bound = bound
 
     def close(self) -> None:
-        """Let go of the mapped page."""
+        """Release the mapped page."""
         if self._handle is not None and self._words is not None:
             self._words.release()
             self._handle.close()
@@ -165,7 +165,7 @@ class Witness:
 
 
 def lost(where: str, what: str) -> StoreError:
-    """The error for acknowledged data that is not there."""
+    """Return the error for lost acknowledged data."""
     return StoreError(
         "E_DAMAGED",
         f"{where}: {what}",

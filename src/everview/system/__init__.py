@@ -1,12 +1,12 @@
-"""The session's own events as relations: what it consists of, what it holds, what it does.
+"""Introspection relations: the session's objects, state and activity.
 
-    relations   what each relation says, computed from a session
-    log         steps and statements as they happen, while somebody wants to know
-    observing   the inner session that holds the relations, and how it follows
+    relations   the contents of each relation, computed from a session
+    log         a log of steps and statements, while enabled
+    observer    the inner session that holds the relations, and how it follows
 
-Two rules carry it. The relations are tables of *another* session, in memory, with times of its own: asking or
-subscribing never makes the observed session's time pass, nothing observes the observer, and so no event can cause
-another. And nothing is noted that nobody asked for: without a log, no line of code runs because of this package.
+Two principles: the relations are tables of *another*, in-memory session with its own times. Querying or subscribing
+never advances the observed session's time, nothing observes the observer, and so no event can cause another. And
+nothing is recorded unless requested: without a log, none of this package's code runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each relation of the schema `ev` says, computed from a session as it is now. In a turn."""
+"""Computes the relations of the schema `ev` from a session's current state. Call it in a turn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _arrangements(core: Core) -> Rows:
 
 
 def _merges(core: Core) -> Rows:
-    """Merges under way: large ones are done in pieces, some with each step."""
+    """Merges in progress: large ones are done in pieces, some with each step."""
     if not isinstance(core.runtime, EmbeddedRuntime):
         return
     for operator in _stateful(core):
@@ -78,7 +78,7 @@ def _readers(core: Core) -> dict[int, set[int]]:
 
 
 def _called(view: View) -> str:
-    """What a view is called: one that keeps a constraint, by that."""
+    """The name of a view; one that enforces a constraint, by that."""
     rule = relation_of(view).rule
     return relation_of(view).label if rule is None else f"{rule.table} (constraint {rule.name})"
 
@@ -92,6 +92,23 @@ def _plans(core: Core) -> Rows:
     for view in core.catalog.views.values():
         for change, shape in core.plans.changes(core, view):
             yield _called(view), change.time, shape, change.why
+
+
+def _work(core: Core) -> Rows:
+    """The time that each operator took; nothing unless operators are timed."""
+    found: dict[int, list[int]] = {}
+    running, _ = core.runtime.dataflows()
+    for dataflow in running:
+        if (timing := dataflow.timing) is not None:
+            timing.collect()
+            scale = timing.nanoseconds()
+            for o in dataflow.operators():
+                sums = found.setdefault(o.number, [0, 0, 0])
+                for place, ns in enumerate((o.ticks * scale, o.merge_ticks * scale, o.python_ns)):
+                    sums[place] += round(ns)
+    names = {o.number: o.describe() for o in core.runtime.dataflow.operators()}
+    for number, sums in found.items():
+        yield number, names.get(number, ""), *sums
 
 
 def _arrangement_views(core: Core) -> Rows:
@@ -184,10 +201,11 @@ PRESENT = (
         },
         _statistics,
     ),
+    Relation("work", {"operator": int, "name": str, "ns": int, "merge_ns": int, "python_ns": int}, _work),
     Relation("plans", {"view": str, "time": int, "plan": str, "why": str}, _plans),
     Relation("memory", {"what": str, "bytes": int}, _memory),
     Relation("errors", {"view": str, "error": str, "rows": int}, _errors),
     Relation("subscriptions", {"relation": str, "subscribers": int}, _subscriptions),
     Relation("positions", {"name": str, "position": str}, _offsets),
 )
-"""What can be seen of a session at any time. `positions`: how far sources were read and sinks written."""
+"""The relations that are always available. `positions`: progress of sources and sinks."""

@@ -1,25 +1,24 @@
-"""Why a row is in a view, and why another is not.
+"""Explanations: why a row is in a view, and why another is not.
 
 In reading order:
 
-    block         bags as columns, gathered when they are looked at
-    access        rows of one moment, found by some of their columns in what is kept
-    linear, groups, blocks, contents    any plan, read backwards
-    loops, finals, kept    how rows came into loops, and what operators know of that
+    column_blocks  bags as columns, gathered lazily
+    access        look-ups in existing arrangements, as of one time
+    linear, groups, bulk_reads, contents  any plan, evaluated backwards
+    loops, fixed_points, loop_state  how rows entered loops, and what operators record of that
     steps         one step back, for each kind of node
-    derivation    the answer: a tree of rows
-    direct        one turn of a loop in one step
-    told          the steps in people's own names
-    labels        hashes of values, told as the values
+    derivation    the result: a tree of rows
+    loop_shortcuts  one round of a loop in one step
+    rendering     the steps in terms of user-visible names
+    labels        hashes shown as their values
     drawing       trees in terminals and notebooks
     witnesses     several explanations of one row
-    other_worlds  whether there may be others in a smaller world
-    absence       what a row lacks that is not there
-    ask           from a view's row to its derivation
-    equations, bdd, likelihood    all derivations at once, and how likely one of them is there
-    probability   how likely, as it is told
-    expression    expressions that views keep, over rows of tables; `expressions` reads them from a session
-    worlds        from a view's row to what it is worth without some rows, or by chance
-    direct, labels, same_meaning    straight down a loop; hashes as values; whether two sessions say the same
-    expression, expressions    in which worlds a row is there; how that is told
+    other_worlds  whether a smaller world may have others
+    absence       what an absent row lacks
+    explanation   the entry point: from a view's row to its derivation
+    equations, bdd, likelihood    all derivations at once, and their probability
+    probability   probabilities as results
+    expression    provenance expressions over rows of tables; `readable_expressions` reads them from a session
+    worlds        whether a row holds without some rows, and its probability
+    provenance_check    whether two sessions agree on where rows come from
 """

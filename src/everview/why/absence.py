@@ -1,14 +1,13 @@
-"""Why a row is not there: what each way to it lacks.
+"""Why a row is absent: what each way to derive it lacks.
 
-The plan is read backwards with what is known of the row, and where it finds nothing it asks what would have to be
-there. A *lack* is one answer: rows of tables that are missing, conditions that fail for the rows that come nearest,
-rows that are there and must not be. A join lacks what its right side lacks for a row of the left, or the other way
-round; every input of a union is a way of its own; a loop's rows may lack other rows of the loop, and so on, until it
-has gone round a few times.
+The plan is evaluated backwards with what is known of the row; where nothing is found, it determines what would have to
+exist. A *lack* is one result: missing rows of tables, conditions that fail for the nearest rows, or existing rows that
+must not be there. A join lacks what its right side lacks for a row of the left, or vice versa; every input of a union
+is a separate way; a loop's rows may lack other rows of the loop, and so on, for a few rounds.
 
-Of many ways the few nearest are told: those that miss the fewest rows, and of which most is known. Lacks that name only
-rows of tables with all their values are tried: what would be there if these rows were? If that does not bring the row,
-it is said. Only large loops are not run for it.
+Of many ways the nearest few are reported: those that miss the fewest rows, and of which most is known. Lacks that only
+consist of fully known table rows are tested: what if these rows were inserted? If that does not produce the row, the
+answer says so. Only large loops are not run for it.
 """
 
 from __future__ import annotations
@@ -27,48 +26,48 @@ from everview.plan.explain import preformatted
 from everview.types import NULL
 from everview.why import drawing, linear
 from everview.why.access import Supposed, matches
-from everview.why.block import Bag, Bound, Row
+from everview.why.column_blocks import Bag, Bound, Row
 from everview.why.contents import OUTSIDE, Contents, Inside, agreeing, sides_of
 from everview.why.derivation import Values
-from everview.why.finals import Final
+from everview.why.fixed_points import Final
 from everview.why.groups import GROUPINGS, Grouping, in_order, output
 from everview.why.loops import Histories
+from everview.why.rendering import Renderer
 from everview.why.steps import Goal
-from everview.why.told import Telling
 
 NEAREST = 4
-"""Rows that come near, and ways to one row, that are looked at."""
+"""Maximum number of near rows, and of ways to one row, that are examined."""
 
 MOST_ROUNDS = 8
-"""How often a loop is gone round."""
+"""Maximum number of rounds of a loop."""
 
 BUDGET = 2_000
-"""Plans that are asked what they lack."""
+"""Maximum number of plans examined."""
 
 NOT_ENOUGH = "something else stands in the way as well"
 NOT_ENOUGH_TRIED = "something else stands in the way as well, whatever was tried for what is open"
 
 FILLED = 4
-"""How many values are tried for what is open in rows that are missing."""
+"""Number of values tried for the open columns of missing rows."""
 
 GUESSES = 4
-"""Ways for which that is done."""
+"""Number of ways for which that is done."""
 
 Linear = plan.Project | plan.Filter | plan.FlatMap
-"""Plans that look at one row at a time."""
+"""Plans that process one row at a time."""
 
 _WRITTEN = "is not among the rows that are written down"
 
-SMALL = 5_000
-"""Rows of tables up to which a loop over them is run to see whether rows that are missing are all."""
+TESTED_TABLE_ROWS = 5_000
+"""Maximum size of tables for which a loop is run to test missing rows."""
 
 TOLD = 6
-"""Ways that are told."""
+"""Number of ways reported."""
 
 
 @dataclass(frozen=True)
 class Lack:
-    """What one way to a row lacks; `failed` is what adding rows alone does not mend."""
+    """What one way to a row lacks; `failed` is what adding rows alone does not fix."""
 
     missing: tuple[tuple[plan.Table, tuple[tuple[int, int], ...]], ...] = ()
     failed: tuple[str, ...] = ()
@@ -88,12 +87,12 @@ class Lack:
 
 @dataclass(frozen=True)
 class Way:
-    """One way in which the row could have come, and what it lacks."""
+    """One way in which the row could be derived, and what it lacks."""
 
     missing: tuple[tuple[str, Values], ...]
-    """(table, row) with None for values that are open"""
+    """(table, row) with None for open values"""
     failed: tuple[str, ...]
-    """what else stands in the way"""
+    """other obstacles"""
     rule: str = ""
 
     def __str__(self) -> str:
@@ -105,7 +104,7 @@ class Way:
 
 @dataclass(frozen=True)
 class WhyNot:
-    """Why a row is not in a view: for each way in which it could have come, what that lacks, the nearest first.
+    """Why a row is not in a view: for each possible derivation, what it lacks, nearest first.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -127,8 +126,8 @@ class WhyNot:
     ways: tuple[Way, ...]
 
     def missing(self) -> list[tuple[str, Values]]:
-        """The rows of tables that the nearest way lacks, with None for values that are open. If nothing else stands in
-        its way, the row is there once they are.
+        """The rows of tables that the nearest way lacks, with None for open values. If there is no other obstacle,
+        inserting them produces the row.
         """
         return list(self.ways[0].missing) if self.ways else []
 
@@ -147,9 +146,9 @@ class WhyNot:
 
 
 class Absences:
-    """What plans lack."""
+    """Finds what plans lack."""
 
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, telling: Renderer) -> None:
         self.telling = telling
         self.contents: Contents = telling.search.contents
         self.budget = BUDGET
@@ -164,13 +163,13 @@ class Absences:
         found = self.lacks(node, {}, known)
         if self._quick(node):
             found = [self._tried(lack, node, known) for lack in found]
-        fixed = [lack for lack in found if not lack.failed]  # rows that are written down never change
+        fixed = [lack for lack in found if not lack.failed]  # constant rows never change
         found = fixed if fixed and all(_WRITTEN in "".join(x.failed) for x in found if x.failed) else found
         told = sorted(((lack.order(), self._told(lack)) for lack in found), key=lambda pair: (pair[0], str(pair[1])))
         return tuple(dict.fromkeys(way for _, way in told))[:TOLD] or (self._others(node, known),)
 
     def _others(self, node: plan.Node, bound: Bound) -> Way:
-        """Where no way is found back through a recursion: what it settles on instead, the rows that are most alike."""
+        """If no way back through a recursion is found: what it converges to instead, the most similar rows."""
         name = self.telling.names.own.name
         for fewer in range(1, len(bound) + 1):
             for left_out in combinations(sorted(bound, reverse=True), fewer):
@@ -184,16 +183,15 @@ class Absences:
         return Way((), ("its recursion ends without any row",))
 
     def _quick(self, node: plan.Node) -> bool:
-        """Whether a plan is computed quickly: it has no loops, or what they read is small."""
+        """Whether a plan is cheap to compute: it has no loops, or they read little."""
         if not any(isinstance(n, plan.Loop) for n in node.walk()):
             return True
         sizes = (self.contents.access.size(n) or 0 for n in node.walk() if isinstance(n, plan.Table))
-        return sum(sizes) <= SMALL
+        return sum(sizes) <= TESTED_TABLE_ROWS
 
     def _tried(self, lack: Lack, node: plan.Node, bound: Bound) -> Lack:
-        """The lack, with what is found by supposing that its rows were there. Values that are open are taken from rows
-        of the table, if it is small and if more rows can make fewer (`EXCEPT`, `LIMIT`): if none of a few will do, that
-        is said.
+        """The lack, tested by supposing that its rows existed. Open values are taken from rows of the table if it is
+        small and if more rows can produce fewer (`EXCEPT`, `LIMIT`); if none of a few works, the answer says so.
         """
         if lack.failed or not lack.missing:
             return lack
@@ -212,11 +210,11 @@ class Absences:
 
     def _may_guess(self, lack: Lack, node: plan.Node) -> bool:
         self.guesses -= 1
-        small = all((self.contents.access.size(table) or 0) <= SMALL for table, _ in lack.missing)
+        small = all((self.contents.access.size(table) or 0) <= TESTED_TABLE_ROWS for table, _ in lack.missing)
         return self.guesses >= 0 and small and bool(monotone.offence(node))
 
     def _filled(self, table: plan.Table, known: dict[int, int], number: int) -> Row:
-        """A row of which some codes are known; the others are those of a row of the table, or NULL."""
+        """A partially known row; the other codes are those of a row of the table, or NULL."""
         if len(known) < len(table.types):
             there = sorted(self.contents.rows(table, {}, {}))[: FILLED - 1]
             some = there[number] if number < len(there) else tuple(NULL if t.nullable else 0 for t in table.types)
@@ -231,14 +229,14 @@ class Absences:
         return Way(tuple(missing), lack.failed, lack.rule)
 
     def pattern(self, node: plan.Node, bound: Bound, inside: Inside = OUTSIDE) -> Values:
-        """What is known of a row, as values; None for what is open."""
+        """What is known of a row, as values; None for open ones."""
         codes = tuple(bound.get(c, NULL) for c in range(len(node.types)))
         return self.telling.values(node, inside, codes, optional=True)
 
     # what one plan lacks
 
     def lacks(self, node: plan.Node, inside: Inside, bound: dict[int, int]) -> list[Lack]:
-        """What there would have to be for such a row; nothing if there is one."""
+        """What would have to exist for such a row; empty if there is one."""
         self.budget -= 1
         if self.budget < 0:
             return []
@@ -267,7 +265,7 @@ class Absences:
         return self._nearest(replace(lack, rule=rule or lack.rule) for lack in found)
 
     def _late(self, node: plan.Table, bound: Bound) -> str:
-        """Of a table that follows the clock: the row is there, but this is not its time."""
+        """For a table that follows the clock: the row exists, but this is not its time."""
         named = self.telling.names.table(node)
         own = relation_of(self.contents.access.core.catalog.table_of(node))
         if named.kind == "clock":
@@ -319,7 +317,7 @@ class Absences:
         return "is not true" if isinstance(node, plan.Filter) else f"gives no {self._shown(node, bound, inside)}"
 
     def _refused(self, node: Linear, inside: Inside, below: Bound, bound: Bound) -> list[Lack]:
-        """Whether a row that is known in full would not pass, if it were there."""
+        """Whether a fully known row would be filtered out, if it existed."""
         if isinstance(node, plan.FlatMap) or len(below) < len(node.child.types):
             return []
         row = tuple(below[c] for c in range(len(below)))
@@ -330,7 +328,7 @@ class Absences:
         return [Lack(failed=(f"{self.telling.names.text(node)} {what} for {values}",))]
 
     def _union(self, node: plan.Union, inside: Inside, bound: dict[int, int]) -> list[Lack]:
-        """Every input that adds rows is a way; one that takes them away stands in the way."""
+        """Every input that adds rows is a way; one that removes them is an obstacle."""
         found: list[Lack] = []
         for each in node.inputs:
             if isinstance(each, plan.Negate):
@@ -343,7 +341,7 @@ class Absences:
         return found
 
     def _taken_away(self, node: plan.Union, inside: Inside, row: Row) -> Lack:
-        """What takes a row away that would be there."""
+        """What removes a row that would otherwise exist."""
         reasons: list[str] = []
         for each in node.inputs:
             if isinstance(each, plan.Negate) and self.contents.count(each.child, inside, row) > 0:
@@ -380,11 +378,11 @@ class Absences:
         return found
 
     def _some(self, node: plan.Node, inside: Inside, bound: Bound) -> list[Row]:
-        """The rows that come nearest: those that were there first, as far as codes tell."""
+        """The nearest rows: the first by code."""
         return sorted(row for row, n in self.contents.rows(node, inside, bound).items() if n > 0)[:NEAREST]
 
     def _multiway(self, node: plan.MultiJoin, inside: Inside, bound: dict[int, int]) -> list[Lack]:
-        """One input after the other, each with what those before it say."""
+        """One input after the other, each with the bindings of those before it."""
         total = Lack()
         known = dict(bound)
         for child, variables in zip(node.inputs, node.variables, strict=True):
@@ -425,7 +423,7 @@ class Absences:
         return key, {row: n for row, n in group.items() if tuple(row[k] for k in node.keys) == key}
 
     def _valued(self, node: Grouping, key: dict[int, int], bound: Bound) -> dict[int, int]:
-        """What a single row would have to be to make a group's row: that of an extreme or a sum has its value."""
+        """What a single row would have to be to produce a group's row: for an extreme or a sum it has that value."""
         found = dict(key)
         if isinstance(node, plan.Reduce):
             for i, a in enumerate(node.aggregates, len(node.keys)):
@@ -452,7 +450,7 @@ class Absences:
         return [replace(lack, rounds=lack.rounds + 1) for lack in found]
 
     def _again(self, held: Any, loop: plan.Loop, outer: Inside, index: int, bound: dict[int, int]) -> list[Lack]:
-        """What the loop lacks for one of its rows; a row that is asked about already is not asked about again."""
+        """What the loop lacks for one of its rows; a row already being examined is skipped."""
         asked = (held.serial, index, tuple(sorted(bound.items())))
         if asked in self._asked or len(self._asked) >= MOST_ROUNDS:
             return []

@@ -1,11 +1,10 @@
-"""Rows of one moment, found by some of their columns, in what the session keeps anyway.
+"""Look-ups of rows as of one time, by some of their columns, in existing arrangements.
 
-A question about a row is answered by looking things up: the edges that lead to a node, the members of a group. Tables
-are arranged, and so is much of what views are made of. `Access` looks for an arrangement of a plan whose first columns
-are known; if there is none it reads the whole of one, once, and sorts it for the length of the question. Nothing is
-installed and nothing stays.
+A question about a row is answered by look-ups: the edges that lead to a node, the members of a group. Tables are
+arranged, and so are many parts of views. `Access` finds an arrangement of a plan whose first columns are known;
+otherwise it reads one completely, once, and sorts it for the duration of the question. Nothing is installed or kept.
 
-A bag here is a dictionary from rows (tuples of codes) to multiplicities that are not zero.
+A bag here is a dictionary from rows (tuples of codes) to nonzero multiplicities.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from everview.dataflow.operators import Arrangement
 from everview.plan import nodes as plan
 from everview.session.changes.current_rows import how_often
 from everview.session.reads.snapshot import read_codes
-from everview.why.block import Bag, Block, Bound, Row, Stored, Words, stacked
+from everview.why.column_blocks import Bag, Block, Bound, Row, Stored, Words, stacked
 
 if TYPE_CHECKING:
     from everview.session.core import Core
 
 UNSORTED = 32
-"""How often all rows are looked at before they are sorted."""
+"""Number of scans before rows are sorted."""
 
-FEW = 16
-"""Rows up to which they are looked at one by one."""
+SCANNED_ROWS = 16
+"""Number of rows up to which they are scanned one by one."""
 
 NOTHING_BOUND: dict[int, int] = {}
 
 
 def matches(row: Row, bound: Bound) -> bool:
-    """Whether a row has the codes that are known."""
+    """Whether a row has the known codes."""
     for column, code in bound.items():  # noqa: SIM110 (this is called for every row)
         if row[column] != code:
             return False
@@ -59,7 +58,7 @@ def added(bags: Iterable[Bag]) -> Bag:
 
 
 class Access:
-    """What a session keeps, as of a time."""
+    """A session's arrangements, as of a time."""
 
     def __init__(self, core: Core, time: int) -> None:
         self.core = core
@@ -71,7 +70,7 @@ class Access:
         self._best: dict[tuple[int, tuple[int, ...]], tuple[Arrangement, int] | None] = {}
 
     def arrangements(self, node: plan.Node) -> list[Arrangement]:
-        """Arrangements of a plan outside loops that still know the time."""
+        """Arrangements of a plan outside loops that still distinguish the time."""
         known = self._readable.get(id(node))
         if known is None:
             builder = self.core.runtime.builder
@@ -85,17 +84,17 @@ class Access:
         return not (operator.freed or trace.stateless) and operator.scope.is_root and trace.since <= self.time
 
     def size(self, node: plan.Node) -> int | None:
-        """How many updates an arrangement of the plan holds; None if there is none."""
+        """The number of updates of an arrangement of the plan; None if there is none."""
         found = self.arrangements(node)
         return found[0].trace.measure()[1] if found else None
 
     def prefix(self, node: plan.Node, columns: Iterable[int]) -> int:
-        """How many of these columns are in front in some arrangement of the plan."""
+        """How many of these columns come first in some arrangement of the plan."""
         known = set(columns)
         return max((_leading(a, known) for a in self.arrangements(node)), default=0)
 
     def rows(self, node: plan.Node, bound: Bound) -> Bag | None:
-        """The rows of a plan that is kept; None if it is not."""
+        """The rows of an arranged plan; None if it is not arranged."""
         key = (id(node), tuple(bound))
         if key in self._best:
             best = self._best[key]
@@ -111,7 +110,7 @@ class Access:
         return self._read(arrangement, bound, known)
 
     def read(self, arrangement: Arrangement, bound: Bound) -> Bag:
-        """The rows of an arrangement that begin with codes that are known, and agree with the others."""
+        """The rows of an arrangement that begin with the known codes, and agree with the others."""
         return self._read(arrangement, bound, _leading(arrangement, bound))
 
     def _read(self, arrangement: Arrangement, bound: Bound, known: int) -> Bag:
@@ -125,7 +124,7 @@ class Access:
         return bag_of(columns, counts, bound if known < len(bound) else NOTHING_BOUND)
 
     def block(self, node: plan.Node, bound: Bound) -> Block | None:
-        """The rows of a plan that is kept as columns; None if it is not kept."""
+        """The rows of an arranged plan as columns; None if it is not arranged."""
         found = self.arrangements(node)
         if not found:
             return None
@@ -136,7 +135,7 @@ class Access:
         return self._whole(best).known(bound)
 
     def _scanned(self, arrangement: Arrangement, bound: Bound) -> Bag:
-        """The same by looking at all rows; if that is done again and again, they are sorted first."""
+        """The same by a scan; if repeated, the rows are sorted first."""
         column = min(bound)
         key = (arrangement, column)
         self._scans[key] = self._scans.get(key, 0) + 1
@@ -158,12 +157,12 @@ class Access:
         return self._all[arrangement]
 
     def _whole(self, arrangement: Arrangement) -> Block:
-        """All updates of an arrangement up to the time, not added up: that would sort them."""
+        """All updates of an arrangement up to the time, not consolidated, which would require sorting."""
         return self._stored(arrangement).block()
 
 
 class Supposed(Access):
-    """The same with some more rows in tables: what depends on those is not kept, and is computed."""
+    """The same with some additional rows in tables: what depends on those is computed."""
 
     def __init__(self, access: Access, rows: Mapping[plan.Table, Bag]) -> None:
         super().__init__(access.core, access.time)
@@ -208,7 +207,7 @@ def _leading(arrangement: Arrangement, known: Iterable[int]) -> int:
 
 def bag_of(columns: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], bound: Bound) -> Bag:
     """Columns of codes as a bag of the rows that agree with what is known."""
-    if bound and len(counts) > FEW:
+    if bound and len(counts) > SCANNED_ROWS:
         kept = np.ones(len(counts), dtype=np.bool_)
         for column, code in bound.items():
             kept &= columns[column] == code

@@ -1,11 +1,11 @@
-"""Functions of rows that may be there or not, as binary decision diagrams.
+"""Boolean functions of possibly missing rows, as binary decision diagrams.
 
-A diagram asks one variable after the other, in a fixed order, and ends at false (0) or true (1). A node is (level, low,
-high): what remains if the variable of the level is false, and if it is true. No two nodes are the same, and none has
-low == high, so two functions are equal exactly if their numbers are. (Bryant 1986; liu-2016 §3.3.1.)
+A diagram tests one variable after the other, in a fixed order, and ends at false (0) or true (1). A node is (level,
+low, high): what remains if the variable of the level is false, and if it is true. Nodes are unique, and none has low ==
+high, so two functions are equal exactly if their numbers are. (Bryant 1986; liu-2016 §3.3.1.)
 
-Diagrams of some functions are large whatever the order, network reliability among them. So a table has a budget of
-nodes, and `Exhausted` says that it ran out.
+Diagrams of some functions are large in any order, network reliability among them. A table therefore has a node budget,
+and raises `Exhausted` beyond it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LAST = 2**62
 
 
 class Exhausted(Exception):
-    """There is no room for another node."""
+    """The node budget is exhausted."""
 
 
 class Diagrams:
@@ -46,7 +46,7 @@ class Diagrams:
         return len(self.level)
 
     def node(self, level: int, low: int, high: int) -> int:
-        """The function that is `low` where a variable is false, else `high`; both ask later variables only."""
+        """The function that is `low` where a variable is false, else `high`; both depend on later variables only."""
         if low == high:
             return low
         key = (level, low, high)
@@ -76,7 +76,7 @@ class Diagrams:
     def _combined(
         self, known: dict[tuple[int, int], int], end: Callable[[int, int], int], left: int, right: int
     ) -> int:
-        """Both diagrams gone down together, level by level; without recursion, because there may be many levels."""
+        """Traverse both diagrams together, level by level; iterative, because there may be many levels."""
         results: list[int] = []
         todo: list[tuple[int, int, bool]] = [(left, right, False)]
         while todo:
@@ -101,7 +101,7 @@ class Diagrams:
         return results.pop()
 
     def without(self, f: int, level: int) -> int:
-        """What remains of a function if a variable is false.
+        """A function with a variable set to false.
 
         >>> table = Diagrams(100)
         >>> x, y = table.variable(0), table.variable(1)
@@ -118,7 +118,7 @@ class Diagrams:
         return left[f]
 
     def below(self, f: int) -> list[int]:
-        """The nodes of a diagram, those below first."""
+        """The nodes of a diagram, bottom-up."""
         seen: set[int] = set()
         found: list[int] = []
         todo = [(f, False)]
@@ -132,7 +132,7 @@ class Diagrams:
         return found
 
     def probability(self, f: int, of: Sequence[float]) -> float:
-        """How likely a function is true if the variable of each level is, by itself, with `of[level]`."""
+        """The probability of a function if the variable of each level is independently true with `of[level]`."""
         likely = {FALSE: 0.0, TRUE: 1.0}
         for node in self.below(f):
             p = of[self.level[node]]
@@ -141,14 +141,14 @@ class Diagrams:
 
 
 def _both_end(a: int, b: int) -> int:
-    """a and b where that is plain, with a <= b; else -1."""
+    """a and b if trivial, with a <= b; else -1."""
     if a in (FALSE, b):
         return a
     return b if a == TRUE else -1
 
 
 def _either_end(a: int, b: int) -> int:
-    """a or b where that is plain, with a <= b; else -1."""
+    """a or b if trivial, with a <= b; else -1."""
     if a in (TRUE, b):
         return a
     return b if a == FALSE else -1

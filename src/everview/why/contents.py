@@ -1,12 +1,12 @@
-"""The rows of any plan at one moment, as far as some of their columns are known.
+"""The rows of any plan as of one time, restricted by known columns.
 
-This is a plan read backwards. What is known of a row is handed down, node by node, until something is found that is
-kept (`everview.why.access`), and what comes up is computed on the way: a join looks up the side of which more is known
-and then, for each key found there, the other. So a question about one row costs what leads to it. Where nothing is
-known, or nothing is kept, it costs what computing the plan from scratch costs; it is right in any case.
+The plan is evaluated backwards. What is known of a row is passed down, node by node, to something arranged
+(`everview.why.access`), and results are computed on the way up: a join looks up the side of which more is known and
+then, for each key found there, the other. A question about one row therefore costs what leads to it. If nothing is
+known, or nothing is arranged, it costs as much as computing the plan from scratch; the result is right in any case.
 
-Inside a loop the same plan means something else in every round: `inside` says, for each enclosing loop, what its
-variables hold.
+Inside a loop a plan means something else in every round: `inside` gives, for each enclosing loop, the contents of its
+variables.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_depths
 from everview.why import linear
 from everview.why.access import Access, added, matches
-from everview.why.block import Bag, Bound, Row
-from everview.why.blocks import Blocks, TooMany
+from everview.why.bulk_reads import BulkReads, TooMany
+from everview.why.column_blocks import Bag, Bound, Row
 from everview.why.groups import GROUPINGS, Grouping, groups, output
 
 if TYPE_CHECKING:
@@ -33,45 +33,45 @@ if TYPE_CHECKING:
 _SERIALS = count()
 
 LOOKING_UP = 200.0
-"""What finding a key costs, in rows that are read."""
+"""The cost of a look-up, in rows read."""
 
-MANY = 500.0
-"""Rows from which on they are looked at as columns."""
+COLUMNAR_COST = 500.0
+"""Number of rows from which columns are used."""
 
 IN_BLOCKS = (plan.Project, plan.Filter, plan.Union, plan.Join)
 """Plans that are computed on columns."""
 
 LINEAR = (plan.Project, plan.Filter, plan.FlatMap)
-"""Plans that look at one row at a time."""
+"""Plans that process one row at a time."""
 
 UNKNOWN_SIZE = 1_000_000.0
 
 
 def new_serial() -> int:
-    """A number for what variables hold, never given again."""
+    """A unique number for the contents of variables."""
     return next(_SERIALS)
 
 
 class Variables(Protocol):
-    """What the variables of a loop hold in some round."""
+    """The contents of a loop's variables in some round."""
 
     serial: int
     size: int
     partial: bool
-    """whether there may be more rows than those that are said"""
+    """whether there may be more rows than listed"""
 
     def rows(self, index: int, bound: Bound) -> Bag:
         """The rows of a variable."""
 
 
 Inside = Mapping[int, Variables]
-"""For each loop around, by its depth, what its variables hold."""
+"""For each enclosing loop, by depth, the contents of its variables."""
 
 OUTSIDE: Inside = {}
 
 
 class Given:
-    """Variables whose rows are at hand."""
+    """Variables with explicit rows."""
 
     def __init__(self, bags: Sequence[Bag], *, partial: bool = False) -> None:
         self.serial = new_serial()
@@ -100,35 +100,35 @@ class Given:
 
 
 class Contents:
-    """Rows of plans; whatever was asked once is remembered for the length of one question."""
+    """Rows of plans, cached for the duration of one question."""
 
     histories: Histories
-    """what loops come to, and how"""
+    """the results of loops, and how they were derived"""
 
     def __init__(self, access: Access) -> None:
         self.access = access
         self.interner = access.core.interner
         self._known: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Bag] = {}
-        self._blocks = Blocks(self)
+        self._blocks = BulkReads(self)
         self._costs: dict[tuple[int, tuple[int, ...], frozenset[int]], float] = {}
         self._orders: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, float, float]] = {}
         self._met: list[plan.Node] = []
-        """plans that are known by their ids, which are for those that live"""
+        """keeps plans alive that are cached by id"""
 
     def forget(self) -> None:
-        """Forget what was found so far."""
+        """Clear the cache."""
         self._known.clear()
         self._blocks.forget()
 
     def place(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
-        """What tells apart the rounds in which a plan may be looked at."""
+        """What distinguishes the rounds in which a plan may be evaluated."""
         depths = free_depths(node)
         if not depths:
             return depths
         return (inside[depths[0]].serial,) if len(depths) == 1 else tuple([inside[d].serial for d in depths])
 
     def count(self, node: plan.Node, inside: Inside, row: Row) -> int:
-        """How often a row is there."""
+        """The multiplicity of a row."""
         pairs = tuple(enumerate(row))
         key = (id(node), self.place(node, inside), pairs)
         found = self._known.get(key)
@@ -137,7 +137,7 @@ class Contents:
         return found.get(row, 0)
 
     def rows(self, node: plan.Node, inside: Inside, bound: Bound) -> Bag:
-        """The rows of a plan that have the codes that are known."""
+        """The rows of a plan that have the known codes."""
         known = tuple(bound.items()) if len(bound) < 2 else tuple(sorted(bound.items()))
         key = (id(node), self.place(node, inside), known)
         found = self._known.get(key)
@@ -178,7 +178,7 @@ class Contents:
         return self.histories.result(node, inside, bound)
 
     def _table(self, node: plan.Table, inside: Inside, bound: Bound) -> Bag:
-        """A table is kept, unless the time is gone."""
+        """A table is arranged, unless the time was compacted."""
         raise CompactedError(
             "E_COMPACTED",
             f"time {self.access.time} is no longer known of a table that is needed to explain the row",
@@ -200,7 +200,7 @@ class Contents:
         if not child:
             return found
         made = linear.images(node, list(child), self.interner)
-        plain = node.__class__ is plan.Project and linear.is_plain(node)  # then what is known was handed down
+        plain = node.__class__ is plan.Project and linear.is_plain(node)  # then what is known was passed down
         for images, n in zip(made, child.values(), strict=True):
             for row in images:
                 if plain or matches(row, bound):
@@ -214,7 +214,7 @@ class Contents:
         return self.rows(node.child, inside, dict(zip(node.keys, key, strict=True)))
 
     def least(self, node: plan.Node, inside: Inside, bound: Bound, number: int) -> tuple[Bag, int]:
-        """So many rows with the least codes, and how many rows there are."""
+        """The rows with the least codes, up to this number, and the total number of rows."""
         if self._in_blocks(node, inside, bound):
             try:
                 block = self._blocks.of(node, bound)
@@ -228,10 +228,10 @@ class Contents:
         return {row: bag[row] for row in nsmallest(number, bag)}, sum(bag.values())
 
     def _in_blocks(self, node: plan.Node, inside: Inside, bound: Bound) -> bool:
-        """Whether a plan's rows are many, and read as columns."""
+        """Whether a plan has many rows, and is read as columns."""
         if free_depths(node) or not isinstance(node, IN_BLOCKS) or self.access.size(node) is not None:
             return False
-        return self.cost(node, inside, frozenset(bound)) > MANY
+        return self.cost(node, inside, frozenset(bound)) > COLUMNAR_COST
 
     def _grouped(self, node: Grouping, inside: Inside, bound: Bound) -> Bag:
         below: dict[int, int] = {}
@@ -249,7 +249,7 @@ class Contents:
         return found
 
     def _grouping(self, node: Grouping, inside: Inside, bound: Bound) -> tuple[Grouping, Bag]:
-        """The rows that are grouped; of many, which are read as columns, an aggregate needs few."""
+        """The grouped rows; if there are many, read as columns, an aggregate needs few."""
         if isinstance(node, plan.Reduce) and self._in_blocks(node.child, inside, bound):
             try:
                 return self._blocks.grouping(node, bound)
@@ -262,8 +262,8 @@ class Contents:
     def join_order(
         self, node: plan.Join, inside: Inside, bound: Bound
     ) -> tuple[int, tuple[dict[int, int], dict[int, int]], Callable[[int], bool]] | None:
-        """Which side to look at first, what is known of either, and whether the other is then looked up key by key if
-        there are so many; None if there can be no pairs.
+        """Which side to read first, what is known of either, and whether the other is looked up key by key for that
+        many keys; None if there can be no pairs.
         """
         sides = sides_of(node, bound)
         if sides is None:
@@ -278,7 +278,7 @@ class Contents:
     def _join_order(
         self, node: plan.Join, inside: Inside, sides: tuple[dict[int, int], dict[int, int]]
     ) -> tuple[int, float, float]:
-        """Which side to look at first; what the other costs, for one key and for all."""
+        """Which side to read first; the cost of the other, for one key and for all."""
         nodes, keys = (node.left, node.right), (node.left_keys, node.right_keys)
         known = [frozenset(side) for side in sides]
         costs = [self.cost(n, inside, k) for n, k in zip(nodes, known, strict=True)]
@@ -318,7 +318,7 @@ class Contents:
         wanted: Mapping[Row, object],
         alone: bool,
     ) -> list[tuple[Row, Bag]]:
-        """The rows of the other side for each key: looked up one by one, or all of them at once."""
+        """The rows of the other side for each key: looked up one by one, or all at once."""
         if alone:
             found = []
             for key in wanted:
@@ -330,7 +330,7 @@ class Contents:
         return [(key, by_key[key]) for key in wanted if key in by_key]
 
     def _multiway(self, node: plan.MultiJoin, inside: Inside, bound: Bound) -> Bag:
-        """One input after the other, each with what is known of its variables."""
+        """One input after the other, each with the known variables."""
         from_codes = self._tested(node)
         partial: dict[tuple[tuple[int, int], ...], int] = {tuple(sorted(bound.items())): 1}
         for child, variables in zip(node.inputs, node.variables, strict=True):
@@ -364,10 +364,10 @@ class Contents:
 
         return passes
 
-    # what looking up would cost, roughly
+    # cost estimates of look-ups
 
     def cost(self, node: plan.Node, inside: Inside, known: frozenset[int]) -> float:
-        """How many rows will have to be looked at if these columns are known; in rounds of a like size the same."""
+        """The estimated number of rows to read if these columns are known; the same for rounds of similar size."""
         key = (id(node), self._sizes(node, inside), known)
         found = self._costs.get(key)
         if found is None:
@@ -375,7 +375,7 @@ class Contents:
         return found
 
     def _sizes(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
-        """About how much there is in the round in which a plan is looked at."""
+        """Approximate sizes in the round in which a plan is evaluated."""
         depths = free_depths(node)
         return tuple([inside[d].size.bit_length() for d in depths]) if depths else depths
 
@@ -386,7 +386,7 @@ class Contents:
             size_kept = self.access.size(node)
             if size_kept is not None:
                 ahead = self.access.prefix(node, known)
-                if known and not ahead:  # all are looked at, which is quick, and many may be found
+                if known and not ahead:  # all are scanned, which is fast, and many may be found
                     return 1.0 + size_kept / 20
                 return 1.0 + size_kept / 100.0**ahead
         if isinstance(node, plan.Constant):
@@ -437,7 +437,7 @@ _READINGS: dict[type[plan.Node], Callable[[Contents, Any, Inside, Bound], Bag]] 
 
 
 def agreeing(bound: Bound, more: Iterable[tuple[int, int]]) -> dict[int, int] | None:
-    """What is known, with more; None if they say different things of a column."""
+    """What is known, with more; None if they contradict each other."""
     found = dict(bound)
     for column, code in more:
         if found.setdefault(column, code) != code:

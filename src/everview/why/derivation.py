@@ -1,7 +1,7 @@
-"""Derivations: why a row is there, as a tree of rows that ends at rows of tables.
+"""Derivations: why a row is present, as a tree of rows that ends at rows of tables.
 
-A derivation has a row, the name of what it is a row of, and the derivations it follows from. What the same row follows
-from stands once, however often it is needed: the tree's branches share it.
+A derivation has a row, the name of its relation, and the derivations it follows from. Shared parts occur once: the
+tree's branches share them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from everview.why import drawing
 Values = tuple[Any, ...]
 
 Kind = Literal["table", "constant", "clock", "view", "loop", "group", "absent"]
-"""What a row is one of: a table, what is written down, the time (a present day, a watermark), a view, a recursion, a
-step in between that looks at many rows; or that there is none (`absent`).
+"""The kind of a row: of a table, a constant, the time (the current day, a watermark), a view, a recursion, an
+intermediate step over many rows; or that there is none (`absent`).
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """Why a row is there.
+    """Why a row is present.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -42,24 +42,24 @@ class Derivation:
     """
 
     row: Values
-    """its values; of what is absent: None where any value would do"""
+    """its values; for an absence: None for any value"""
     source: str
-    """the view, table or relation that it is a row of, or what is done with many rows"""
+    """its view, table or relation, or the operation on many rows"""
     kind: Kind
     children: tuple[Derivation, ...] = ()
     """what it follows from"""
     columns: tuple[str, ...] = ()
     rule: str = ""
-    """the rule of a program that made it, as it was written"""
+    """the rule of a program that derived it, as written"""
     how: str = ""
-    """what was done, if that is not plain"""
+    """the operation, if it is not obvious"""
     round: int | None = None
-    """of a recursion's row: the round in which it came, where that is known"""
+    """for a recursion's row: the round in which it was derived, if known"""
     of: int | None = None
-    """how many rows there are of which the children are some"""
+    """the number of rows of which the children are a sample"""
 
     def walk(self) -> Iterator[Derivation]:
-        """This derivation and all below it, each once, those above first."""
+        """This derivation and all below it, each once, top-down."""
         seen: set[int] = set()
         todo = [self]
         while todo:
@@ -70,15 +70,15 @@ class Derivation:
                 todo.extend(reversed(one.children))
 
     def leaves(self) -> set[tuple[str, Values]]:
-        """The rows of tables that it all follows from: {(table, row), ...}."""
+        """The rows of tables that it follows from: {(table, row), ...}."""
         return {(d.source, with_one_nan(d.row)) for d in self.walk() if d.kind == "table"}
 
     def absences(self) -> list[tuple[str, Values]]:
-        """What must not be there: [(view or table, row), ...], with None for any value."""
+        """What must be absent: [(view or table, row), ...], with None for any value."""
         return [(d.source, d.row) for d in self.walk() if d.kind == "absent"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree as dictionaries and lists, for programs; branches that are shared are the same dictionary."""
+        """The tree as dictionaries and lists; shared branches are the same dictionary."""
         made: dict[int, dict[str, Any]] = {}
         for d in reversed(list(self.walk())):
             made[id(d)] = _plain(d)
@@ -105,7 +105,7 @@ def _plain(d: Derivation) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Witnesses:
-    """Several derivations of one row, none of which needs all the rows of tables that another needs.
+    """Several derivations of one row, none of whose sets of table rows contains another's.
 
     `truncated`: there may be more of them.
     """

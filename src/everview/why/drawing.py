@@ -1,6 +1,6 @@
-"""Derivations drawn: as a tree in a terminal, as a picture in a notebook.
+"""Draws derivations: as a tree in a terminal, as a picture in a notebook.
 
-A branch that was drawn already is not drawn again: it is named, and the reader finds it above.
+A branch that was drawn already is only named; the reader finds it above.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ LINE, INDENT, CHARACTER = 24, 22, 7.3
 """Height of a line, width of an indent and of a character in a picture."""
 
 MOST_DRAWN = 500
-"""Rows of a picture."""
+"""Maximum number of rows in a picture."""
 
 MOST_WRITTEN = 3000
-"""Lines of a text: each is as long as its row is deep, so a chain of 20,000 rows would fill a gigabyte."""
+"""Maximum number of lines of text: each is as long as its row is deep, so a chain of 20,000 rows would fill a
+gigabyte."""
 
 COLOURS = {
     "table": "#1f6f43", "constant": "#6b6b6b", "view": "#1b4b8f", "loop": "#1b4b8f", "group": "#8a5a00",
@@ -27,7 +28,7 @@ COLOURS = {
 
 
 def shown(values: tuple[Any, ...]) -> str:
-    """Values of a row; an underscore where any would do."""
+    """Values of a row; an underscore for any value."""
     return ", ".join("NULL" if v is None else repr(v) for v in values)
 
 
@@ -39,7 +40,7 @@ def title(d: Derivation) -> str:
 
 
 def remark(d: Derivation) -> str:
-    """What is said after the row."""
+    """The remark after the row."""
     parts = [f"by {d.rule}"] if d.rule else []
     parts += [d.how] if d.how else []
     shown_rows = sum(1 for c in d.children if c.kind != "absent")
@@ -49,9 +50,7 @@ def remark(d: Derivation) -> str:
 
 
 def lines(root: Derivation, most: int) -> list[tuple[str, Derivation, bool]]:
-    """(what stands before it, the derivation, whether its branches were drawn already), from top to bottom; the first
-    of them.
-    """
+    """(prefix, the derivation, whether its branches were drawn already), top to bottom; the first of them."""
     found: list[tuple[str, Derivation, bool]] = []
     drawn: set[int] = set()
     todo = [("", "", root)]
@@ -69,7 +68,7 @@ def lines(root: Derivation, most: int) -> list[tuple[str, Derivation, bool]]:
 
 
 def left_out(root: Derivation, drawn: list[tuple[str, Derivation, bool]]) -> str:
-    """What is said of rows that are not drawn."""
+    """The note about rows that are not drawn."""
     missing = len({id(d) for d in root.walk()} - {id(d) for _, d, _ in drawn})
     return f"... and {missing} more rows" if missing else ""
 

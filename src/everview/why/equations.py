@@ -1,13 +1,13 @@
-"""Why a row is there, as equations: what it takes, in terms of rows that may be missing.
+"""Derivations as equations over possibly missing rows.
 
-Where `witnesses` looks for single derivations, here all of them are written down at once: a row that several rows could
-give is an *or* of them, a pair is an *and*, a row of a table is a *leaf* if it may be missing, and else simply there.
-Rows of loops depend on each other in circles; what the equations mean is their least solution, in which nothing holds
-because of itself alone. Only plans for which that is the truth in every smaller world are taken
-(`everview.why.monotone`).
+While `witnesses` searches for single derivations, the equations cover all of them at once: a row with several
+derivations is an *or* of them, a pair is an *and*, a table row is a *leaf* if it may be missing, and otherwise simply
+true. Rows of loops depend on each other in cycles; the meaning of the equations is their least solution, in which
+nothing holds because of itself alone. Only plans for which that is correct in every smaller world are accepted
+(`everview.plan.worlds`).
 
-There may be more rows behind a row than anybody can wait for. After a number of them the rest stays *open*: taken for
-absent it gives less than the truth, taken for present more.
+There may be too many rows behind a row. Beyond a limit the rest stays *open*: treating it as absent gives a lower
+bound, treating it as present an upper bound.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan import worlds as monotone
 from everview.why import linear
-from everview.why.block import Row
+from everview.why.column_blocks import Row
 from everview.why.contents import Contents, sides_of
 from everview.why.loops import Histories
+from everview.why.rendering import Names
 from everview.why.steps import Goal, Key
-from everview.why.told import Names
 from everview.why.witnesses import Alternatives
 
 Leaf = tuple[str, Row]
@@ -33,7 +33,7 @@ Leaf = tuple[str, Row]
 
 
 class Kind(Enum):
-    """What an unknown is."""
+    """The kind of an unknown."""
 
     ANY = auto()
     """holds if one of its parts does"""
@@ -42,11 +42,11 @@ class Kind(Enum):
     LEAF = auto()
     """a row that may be missing"""
     OPEN = auto()
-    """was not looked at"""
+    """not examined"""
 
 
 class Equations:
-    """Unknowns by number, each with its kind and parts; number 0 is the row that was asked about."""
+    """Unknowns by number, each with its kind and parts; number 0 is the row in question."""
 
     def __init__(self) -> None:
         self.kinds: list[Kind] = []
@@ -55,13 +55,13 @@ class Equations:
         self._users: list[list[int]] | None = None
 
     def new(self, kind: Kind = Kind.OPEN, parts: tuple[int, ...] = ()) -> int:
-        """Another unknown."""
+        """Add an unknown."""
         self.kinds.append(kind)
         self.parts.append(parts)
         return len(self.kinds) - 1
 
     def put(self, number: int, kind: Kind, parts: tuple[int, ...] = ()) -> None:
-        """Say what an unknown is."""
+        """Define an unknown."""
         self.kinds[number] = kind
         self.parts[number] = tuple(dict.fromkeys(parts))
 
@@ -76,7 +76,7 @@ class Equations:
         return self._users
 
     def holding(self, present: Collection[int], *, open_holds: bool) -> list[bool]:
-        """Which unknowns hold if of the leaves just these do: the least solution, found from the leaves up."""
+        """Which unknowns hold if exactly these leaves do: the least solution, computed bottom-up."""
         missing = [len(p) if kind is Kind.ALL else 1 for kind, p in zip(self.kinds, self.parts, strict=True)]
         holds = [False] * len(self.kinds)
         todo = [n for n, kind in enumerate(self.kinds) if kind is Kind.ALL and not missing[n]]
@@ -93,7 +93,7 @@ class Equations:
         return holds
 
     def depth_first(self) -> list[int]:
-        """The unknowns that the first depends on, those below first: the order of the thesis (liu-2016 §3.5)."""
+        """The unknowns that the first depends on, bottom-up: the order of the thesis (liu-2016 §3.5)."""
         found: list[int] = []
         seen: set[int] = set()
         todo = [(0, False)]
@@ -109,7 +109,7 @@ class Equations:
 
 
 class Writer:
-    """Writes down the equations of one row. `chance`: how likely a row of a table is there."""
+    """Writes the equations of one row. `chance`: the probability of a table row."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Writer:
         self._todo: list[tuple[Goal, int]] = []
 
     def write(self, root: Goal) -> Equations:
-        """The equations of a row that is there."""
+        """The equations of a present row."""
         made = self.equations
         self._fixed(root, made.new())
         looked_at = 0
@@ -150,7 +150,7 @@ class Writer:
             self._todo.append((goal, number))
         return self._numbers[key]
 
-    # steps that more rows only add to
+    # monotone steps
 
     def _plain(self, goal: Goal, number: int) -> None:
         node, put = goal.node, self.equations.put
@@ -189,10 +189,10 @@ class Writer:
             rows = sorted(row for row, n in self.contents.rows(child, goal.inside, known).items() if n > 0)
             yield self.equations.new(Kind.ANY, tuple(self._number(Goal(child, goal.inside, row)) for row in rows))
 
-    # steps above these, for a row that is fixed by the row that was asked about
+    # steps above these, for a row determined by the row in question
 
     def _fixed(self, goal: Goal, number: int) -> None:
-        """Down to where the plan is monotone, as long as each step's row is the only one that the answer can be of."""
+        """Descend to where the plan is monotone, as long as each step's row is the only possible one."""
         node, put = goal.node, self.equations.put
         offence = monotone.offence(node)
         if not offence:
@@ -213,7 +213,8 @@ class Writer:
             raise self._refuse(offence)
 
     def _only_origin(self, node: plan.Project, row: Row) -> Row | None:
-        """The one row that can become this one, if the row says all of it; a join's keys say each other."""
+        """The only row that can become this one, if the row determines all of it; a join's keys determine each
+        other."""
         if not all(isinstance(e, ColumnRef | Literal) for e in node.exprs):
             return None
         known = linear.below(node, dict(enumerate(row)), self.contents.interner)
@@ -242,7 +243,7 @@ class Writer:
             yield self.equations.new(Kind.ANY, parts)
 
     def _unless(self, goal: Goal, node: plan.Union) -> Iterator[int]:
-        """The inputs that have the row, if what takes rows away has not, and never will."""
+        """The inputs that have the row, if what removes rows does not have it, and never will."""
         for each in node.inputs:
             there = self.contents.count(each, goal.inside, goal.row)
             if isinstance(each, plan.Negate):
@@ -254,7 +255,7 @@ class Writer:
                 raise self._refuse(offence)
 
     def _never(self, node: plan.Node, row: Row) -> bool:
-        """Whether a projection writes down another value than the row has."""
+        """Whether a projection has a constant that differs from the row's value."""
         return isinstance(node, plan.Project) and (
             linear.below(node, dict(enumerate(row)), self.contents.interner) is None
         )

@@ -1,7 +1,7 @@
-"""Expressions of provenance: in which worlds a row is there, as a function of rows of tables.
+"""Provenance expressions: in which worlds a row exists, as a function of rows of tables.
 
-An expression has its diagram's nodes and the rows of its variables with it: it needs no session, and is sent to clients
-as it is (`Expression.written`, `Expression.read`).
+An expression contains its diagram's nodes and the rows of its variables: it needs no session, and can be sent to
+clients (`Expression.written`, `Expression.read`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from everview.errors import InputError
 from everview.why.bdd import FALSE, TRUE, Diagrams
 
 SHOWN = 8
-"""Witnesses that an expression shows of itself."""
+"""Number of witnesses in its display."""
 
 
 class BaseRow(NamedTuple):
@@ -28,7 +28,7 @@ class BaseRow(NamedTuple):
 
 
 class Expression:
-    """In which worlds a row of a view is there: a Boolean function of rows of tables that may be there or not.
+    """In which worlds a row of a view exists: a Boolean function of possibly missing rows of tables.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -53,7 +53,7 @@ class Expression:
 
     @property
     def code(self) -> int:
-        """The number that the view's column holds for this expression: equal exactly for equal expressions."""
+        """The number in the view's column for this expression: equal exactly for equal expressions."""
         known = {FALSE: 0, TRUE: 1}
         for node in self._diagrams.below(self._root):
             label = self._labels[self._diagrams.level[node]]
@@ -62,17 +62,17 @@ class Expression:
 
     @property
     def size(self) -> int:
-        """Nodes of its diagram."""
+        """The number of nodes of its diagram."""
         return len(self._diagrams.below(self._root))
 
     @property
     def is_true(self) -> bool:
-        """Whether the row is there whatever the tables hold."""
+        """Whether the row exists whatever the tables hold."""
         return self._root == TRUE
 
     @property
     def is_false(self) -> bool:
-        """Whether nothing of what is left derives the row."""
+        """Whether no derivation of the row is left."""
         return self._root == FALSE
 
     def variables(self) -> list[BaseRow]:
@@ -81,7 +81,7 @@ class Expression:
         return [self._rows[level] for level in levels]
 
     def holds(self, present: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
-        """Whether the row is there if of the variables only these are: pairs of a table's name and a row."""
+        """Whether the row exists if only these variables do: pairs of a table's name and a row."""
         there = {BaseRow(table, with_one_nan(tuple(row))) for table, row in present}
         at = self._root
         while at > TRUE:
@@ -90,11 +90,11 @@ class Expression:
         return at == TRUE
 
     def without(self, rows: Mapping[str, Any]) -> Expression:
-        """What is left if some rows of tables are gone: given by table, as rows or as a function that says which."""
+        """The expression with some table rows removed: given by table, as rows or as a predicate."""
         return self._restricted(rows, gone=True)
 
     def given(self, rows: Mapping[str, Any]) -> Expression:
-        """What is left to be said if some rows of tables are certain."""
+        """The expression with some table rows certain."""
         return self._restricted(rows, gone=False)
 
     def _restricted(self, rows: Mapping[str, Any], *, gone: bool) -> Expression:
@@ -112,9 +112,7 @@ class Expression:
         return Expression(made, left[self._root], self._labels, self._rows)
 
     def witnesses(self, most: int | None = None) -> list[tuple[BaseRow, ...]]:
-        """The smallest sets of rows that suffice, none of which holds another: all, or the first so many, the short
-        ones first.
-        """
+        """The minimal sufficient sets of rows: all, or the first so many, shortest first."""
         known: dict[int, list[frozenset[int]]] = {FALSE: [], TRUE: [frozenset()]}
         for node in self._diagrams.below(self._root):
             fewer = known[self._diagrams.low[node]]
@@ -125,16 +123,16 @@ class Expression:
         return sorted(found, key=lambda rows: (len(rows), [str(row) for row in rows]))[:most]
 
     def probability(self, chances: Mapping[str, Any]) -> float:
-        """How likely the row is there if each row of a table is there by itself with a probability: by table, one
-        number, a mapping of rows, or a function of a row. Tables and rows that are not named are certain.
+        """The probability of the row if each table row exists independently with a probability: by table, one number, a
+        mapping of rows, or a function of a row. Tables and rows that are not named are certain.
         """
         said = {table: _by_row(of) if isinstance(of, Mapping) else of for table, of in chances.items()}
         of = [_chance(said.get(row.table, 1.0), row) for row in self._rows]
         return self._diagrams.probability(self._root, of)
 
     def written(self) -> dict[str, Any]:
-        """An expression as data: its variables (label, table, row), its nodes (variable, low, high) from the bottom,
-        where 0 and 1 are false and true and node n is n + 2, and which one it is.
+        """An expression as data: its variables (label, table, row), its nodes (variable, low, high) bottom-up, where 0
+        and 1 are false and true and node n is n + 2, and its root.
         """
         diagrams = self._diagrams
         nodes = list(diagrams.below(self._root))
@@ -151,7 +149,7 @@ class Expression:
     def read(
         cls, variables: Sequence[tuple[int, str, tuple[Any, ...]]], nodes: Sequence[Sequence[int]], root: int
     ) -> Expression:
-        """The expression that was `written`."""
+        """Inverse of `written`."""
         made = Diagrams(len(nodes) + 3)
         at = [FALSE, TRUE]
         for level, low, high in nodes:
@@ -181,13 +179,13 @@ class Expression:
         return f"{text} | ..." if len(found) > SHOWN else text
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs: the witnesses, and how many nodes the diagram has."""
+        """As plain data: the witnesses, and the size of the diagram."""
         witnesses = [[{"table": r.table, "row": list(r.row)} for r in w] for w in self.witnesses()]
         return {"code": self.code, "nodes": self.size, "witnesses": witnesses}
 
 
 def code_of(label: int, low: int, high: int) -> int:
-    """The code of a node, as kernels make it (`everview.kernels.provenance.nodes.code_of`).
+    """The code of a node, as kernels compute it (`everview.kernels.provenance.nodes.code_of`).
 
     >>> code_of(1 << 36, 0, 1)
     5741711719721061527
@@ -207,7 +205,7 @@ def _mixed(a: int, b: int) -> int:
 
 
 def _chosen(rows: Mapping[str, Any]) -> Callable[[BaseRow], bool]:
-    """Whether a row is one of those that were given by table."""
+    """Whether a row is one of those given by table."""
     if not isinstance(rows, Mapping):
         raise InputError("E_TYPE", f"{rows!r} names no tables", 'give rows by table: {"edge": [(1, 2)]}')
     tests: dict[str, Callable[[tuple[Any, ...]], bool]] = {}
@@ -222,7 +220,7 @@ def _chosen(rows: Mapping[str, Any]) -> Callable[[BaseRow], bool]:
 
 
 def _by_row(some: Mapping[Any, Any]) -> dict[tuple[Any, ...], Any]:
-    """What is said of rows, by rows that can be compared."""
+    """A mapping of rows, by comparable keys."""
     return {with_one_nan(r if isinstance(r, tuple) else (r,)): of for r, of in some.items()}
 
 

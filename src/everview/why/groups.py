@@ -1,7 +1,7 @@
-"""What the rows of one group make: aggregates, first rows, window functions, functions of whole groups.
+"""The output of one group: aggregates, first rows, window functions, functions of whole groups.
 
 The same rules as in `everview.kernels.reduce` and `everview.dataflow.reductions`, for one group at a time and from
-scratch: sums are exact and rounded once, NULLs are passed over, ties go by the codes of the remaining columns.
+scratch: sums are exact and rounded once, NULLs are ignored, ties are broken by the codes of the remaining columns.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from everview.dataflow.windows import windows
 from everview.plan import nodes as plan
 from everview.plan.windows import Window
 from everview.types import INTERNED, NULL, DataType
-from everview.why.block import Bag, Row
+from everview.why.column_blocks import Bag, Row
 
 Grouping = plan.Reduce | plan.TopK | plan.PythonReduce | Window
-"""Nodes that look at groups."""
+"""Nodes that process groups."""
 
 GROUPINGS = (plan.Reduce, plan.TopK, plan.PythonReduce, Window)
 
@@ -49,7 +49,7 @@ def groups(bag: Bag, keys: tuple[int, ...]) -> dict[Row, Bag]:
 
 
 def output(node: Grouping, key: Row, group: Bag, interner: Interner) -> Bag:
-    """The rows that a group makes, with the columns of the node."""
+    """The output rows of a group, with the columns of the node."""
     if isinstance(node, plan.Reduce):
         values = tuple(aggregate(a, node.child.types, group, interner) for a in node.aggregates)
         return {(*key, *values): 1}
@@ -98,7 +98,7 @@ def _summed(values: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def extreme(least: bool, declared: DataType, codes: Iterable[int], interner: Interner) -> int:
-    """The least or largest of some codes, by what they mean."""
+    """The least or largest of some codes, by value."""
     best = min if least else max
     if declared.kind not in INTERNED:
         return best(codes)
@@ -107,7 +107,7 @@ def extreme(least: bool, declared: DataType, codes: Iterable[int], interner: Int
 
 
 def _total(declared: DataType, values: list[tuple[int, int]], interner: Interner) -> Any:
-    """The sum: of floats as a float, of all others as their codes add up."""
+    """The sum: of floats as a float, of all others as the sum of their codes."""
     if declared.kind != "float":
         return sum(code * n for code, n in values)
     decode = decoder(declared.optional(False), interner)
@@ -119,7 +119,7 @@ def _total(declared: DataType, values: list[tuple[int, int]], interner: Interner
 
 
 def _average(declared: DataType, total: Any, count: int) -> float:
-    """As the kernel has it, which divides halves of the sum by a power of ten first."""
+    """As computed by the kernel, which divides halves of the sum by a power of ten first."""
     if declared.kind == "float":
         return float(total) / float(count)
     unit = 1.0
@@ -133,7 +133,7 @@ def _average(declared: DataType, total: Any, count: int) -> float:
 
 
 def in_order(node: plan.TopK, group: Bag, interner: Interner) -> list[tuple[Row, int]]:
-    """The rows of a group that are there, in the order of a top-k."""
+    """The present rows of a group, in the order of a top-k."""
     rest = [c for c in range(len(node.types)) if c not in node.keys]
     found = sorted(((row, n) for row, n in group.items() if n > 0), key=lambda item: [item[0][c] for c in rest])
     for column, descending in reversed(node.order):
@@ -166,7 +166,7 @@ def _top(node: plan.TopK, group: Bag, interner: Interner) -> Bag:
 
 
 def _asked(run: Callable[[Any], Any], keys: tuple[int, ...], order: tuple[int, ...], group: Bag, width: int) -> Bag:
-    """Ask a reduction of the driver about one group, in its own format."""
+    """Call a driver reduction for one group, in its own format."""
     if not group:
         return {}
     rows = sorted((tuple(row[c] for c in order), n) for row, n in group.items())

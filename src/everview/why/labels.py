@@ -1,8 +1,8 @@
-"""Columns that hold hashes of values, told as the values.
+"""Shows columns of hashes as the hashed values.
 
-Components are found by spreading labels, and labels are hashes of nodes (`everview.graph.labels`): nobody knows node 7
-as -8137265170381233. A hash of one value is one-to-one on codes, so it can be taken back. `Hashes` says which columns
-of a plan hold such hashes, and of what type the values are; `unhashed` takes one back.
+Components are found by spreading labels, and labels are hashes of nodes (`everview.graph.labels`): users do not know
+node 7 as -8137265170381233. A hash of one value is one-to-one on codes, so it can be inverted. `Hashes` determines
+which columns of a plan hold such hashes, and the type of the values; `unhashed` inverts one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Variables = tuple[int, list[Columns]]
 """What is known of a loop's variables, with a number for this state of it."""
 
 Inside = dict[int, Variables]
-"""The same of all loops around, by their depths."""
+"""The same for all enclosing loops, by depth."""
 
 _STATES = count()
 
@@ -34,7 +34,7 @@ _SECOND_BACK = pow(0x94D049BB133111EB, -1, 2**64)
 
 
 def unhashed(code: int) -> int:
-    """The code whose hash this is (`everview.expr.functions` has the formula).
+    """The code with this hash (`everview.expr.functions` has the formula).
 
     >>> unhashed(7134611160154358618)
     5
@@ -47,25 +47,25 @@ def unhashed(code: int) -> int:
 
 
 class Hashes:
-    """Which columns of plans hold hashes. Loops lie in loops and share parts, so what is known of a part is kept for
-    each state of the variables that it reads.
+    """Which columns of plans hold hashes. Loops are nested and share parts, so the result for a part is cached for each
+    state of the variables that it reads.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, tuple[int, ...]], Columns] = {}
         self._loops: dict[tuple[int, tuple[int, ...]], Variables] = {}
         self._met: list[plan.Node] = []
-        """plans that are known by their ids, which are for those that live"""
+        """keeps plans alive that are cached by id"""
 
     def of(self, node: plan.Node, around: Sequence[plan.Loop]) -> dict[int, DataType]:
-        """The columns of a plan; `around`: the loops that it is in, from the outermost."""
+        """The columns of a plan; `around`: the enclosing loops, outermost first."""
         inside: Inside = {}
         for loop in around:
             inside[loop.depth] = self._variables(loop, inside)
         return {c: t for c, t in self._columns(node, inside).items() if t is not None}
 
     def _variables(self, loop: plan.Loop, inside: Inside) -> Variables:
-        """Of the variables of a loop: what they begin with, and what all rounds make of it."""
+        """For the variables of a loop: their initial rows, and what all rounds make of them."""
         key = (id(loop), tuple(inside[d][0] for d in free_depths(loop)))
         if key in self._loops:
             return self._loops[key]
@@ -125,7 +125,7 @@ class Hashes:
 
 
 def _agreed(parts: Iterable[Columns]) -> Columns:
-    """What all parts say; one that does not know yet agrees with the others."""
+    """What all parts agree on; an undetermined one agrees with the others."""
     first, *others = parts
     found = dict(first)
     for other in others:

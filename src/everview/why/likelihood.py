@@ -1,14 +1,13 @@
-"""How likely a row is there if rows of tables are missing by chance, each by itself.
+"""The probability of a row if rows of tables are missing independently.
 
 The equations of the row (`everview.why.equations`) are solved with decision diagrams (`everview.why.bdd`): from false
-up, round after round, until nothing changes. The diagram of the row then says in which worlds it is there, and its
-probability takes one pass over the nodes. Rows are asked about in depth-first order, which keeps diagrams of paths
-small.
+upwards, round after round, until nothing changes. The diagram of the row then describes in which worlds it exists, and
+its probability takes one pass over the nodes. Variables are in depth-first order, which keeps diagrams of paths small.
 
-That can take more nodes than there is room for: the probability that a network connects two nodes is #P-hard. Then
-there are bounds. Every *witness* (rows that suffice) makes the probability at least that of all its rows, every *cut*
-(rows of which one is needed) at most that of any of them; of several, diagrams say how they overlap. Both are found by
-taking rows away from all rows as long as the answer stays the same.
+That can exceed the node budget: the probability that a network connects two nodes is #P-hard. Then there are bounds.
+Every *witness* (a sufficient set of rows) gives a lower bound, the probability of all its rows; every *cut* (rows of
+which one is needed) an upper bound, that of any of them; for several, diagrams account for overlaps. Both are found by
+removing rows from the full set as long as the result stays the same.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from everview.why.equations import Equations, Kind
 from everview.why.probability import Probability
 
 MOST_SETS = 16
-"""Witnesses, and cuts, that bounds are made of."""
+"""Maximum number of witnesses, and of cuts, for bounds."""
 
 EFFORT = 20_000_000
-"""Unknowns that are looked at to find them."""
+"""Number of unknowns examined to find them."""
 
 
 def likelihood(equations: Equations, chances: dict[int, float], nodes: int) -> Probability:
-    """How likely the first unknown holds."""
+    """The probability of the first unknown."""
     if equations.holding((), open_holds=False)[0]:
         return Probability(1.0, 1.0)
     if not equations.holding(list(equations.leaves), open_holds=True)[0]:
@@ -46,7 +45,7 @@ def likelihood(equations: Equations, chances: dict[int, float], nodes: int) -> P
 
 
 def _solved(equations: Equations, order: Sequence[int], leaves: Sequence[int], table: Diagrams) -> tuple[int, bool]:
-    """The diagram of the first unknown, and whether there was room for it; if not, it implies the true one."""
+    """The diagram of the first unknown, and whether it fits the budget; if not, it implies the true one."""
     values = dict.fromkeys(order, FALSE)
     due = set(order)
     kinds, parts, users = equations.kinds, equations.parts, equations.users
@@ -85,7 +84,7 @@ class _Sets:
         self.tests = max(100, EFFORT // (2 * len(equations.kinds)))
 
     def lower(self) -> float:
-        """At least as likely as that one of some witnesses is there."""
+        """A lower bound: the probability of any of some witnesses."""
 
         def suffices(some: Sequence[int]) -> bool:
             return self.equations.holding(some, open_holds=False)[0]
@@ -94,7 +93,7 @@ class _Sets:
         return self._of(found, any_of=True) if found else 0.0
 
     def upper(self) -> float:
-        """At most as likely as that something of every one of some cuts is there."""
+        """An upper bound: the probability of something from each of some cuts."""
         everything = set(self.leaves)
 
         def cuts(some: Sequence[int]) -> bool:
@@ -104,8 +103,8 @@ class _Sets:
         return self._of(found, any_of=False) if found else 1.0
 
     def _minimal(self, enough: Callable[[Sequence[int]], bool], *, likely_first: bool) -> list[list[int]]:
-        """Some minimal sets of leaves that are enough. What goes first does not come back, so each next set is tried
-        without what those before it have.
+        """Some minimal sufficient sets of leaves. What is removed first does not come back, so each next set is tried
+        without the previous ones' leaves.
         """
         if not enough(self.leaves):
             return []
@@ -136,7 +135,8 @@ class _Sets:
         return found
 
     def _of(self, sets: list[list[int]], *, any_of: bool) -> float:
-        """How likely any (all) of some sets have all (any) of their leaves; as many sets as there is room for."""
+        """The probability that any (all) of some sets have all (any) of their leaves, for as many sets as fit the
+        budget."""
         table = Diagrams(max(self.nodes, 2 + len(self.leaves) + len(sets[0])))
         levels = {leaf: level for level, leaf in enumerate(self.leaves)}
         total = FALSE if any_of else TRUE

@@ -1,9 +1,9 @@
-"""What single rows become: projections, filters, functions that give any number of rows.
+"""Images of single rows: projections, filters, functions that return any number of rows.
 
-The way back, from a row to those it may come from, begins with what of the row is known of them: a column that is
-passed on as it is has the same code below, and a condition `x = 3` says what x is. Keys that may be NULL are compared
-as two columns, `is_null(x)` and `if_null(x, some value)`, which say together what x is: so subqueries that depend on
-the row around them are looked up by its keys.
+The way back, from a row to its possible origins, begins with what the row determines of them: a column that is passed
+through has the same code below, and a condition `x = 3` determines x. Keys that may be NULL are compared as two
+columns, `is_null(x)` and `if_null(x, some value)`, which together determine x; correlated subqueries are thus looked up
+by their keys.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import numpy as np
 from everview.codes.values import encode_value
 from everview.dataflow import python_operators as pythonic
 from everview.expr.evaluate import ERRORS, evaluate
-from everview.expr.few import FewRows
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.expr.row_interpreter import FewRows
 from everview.plan import nodes as plan
 from everview.types import NULL
-from everview.why.block import Bound, Row
+from everview.why.column_blocks import Bound, Row
 
 if TYPE_CHECKING:
     from everview.codes.interner import Interner
 
-FEW = 100
-"""Rows of which only the columns are gathered that are read."""
+GATHERED_ROWS = 100
+"""Number of rows for which only the columns read are gathered."""
 
 SAME_CODE = frozenset({"int", "bool", "str", "date", "timestamp", "bytes"})
-"""Kinds of which a value has one code only."""
+"""Kinds whose values have a unique code."""
 
 
 def below(node: plan.Node, bound: Bound, interner: Interner) -> dict[int, int] | None:
-    """What is known of the rows that a row comes from; None if there can be none."""
+    """What is known of the origins of a row; None if there can be none."""
     if isinstance(node, plan.Filter):
         found = dict(bound)
         for column, code in _fixed(node.predicate, interner):
@@ -59,7 +59,7 @@ def below(node: plan.Node, bound: Bound, interner: Interner) -> dict[int, int] |
 
 
 def _of_nullable(node: plan.Project, e: Call, code: int, bound: Bound, interner: Interner) -> list[tuple[int, int]]:
-    """What `is_null(x)` or `if_null(x, constant)` says of x, by itself or with the other."""
+    """What `is_null(x)` or `if_null(x, constant)` determines about x, alone or with the other."""
     column = null_safe(e)
     if column is None:
         return []
@@ -77,7 +77,7 @@ def _of_nullable(node: plan.Project, e: Call, code: int, bound: Bound, interner:
 
 
 def null_safe(e: Expr) -> int | None:
-    """The column that an expression is made of, if it is `is_null(x)` or `if_null(x, constant)`, of x's own type."""
+    """The column of an expression that is `is_null(x)` or `if_null(x, constant)`, of x's own type."""
     if not isinstance(e, Call) or e.op not in ("is_null", "if_null") or not isinstance(e.args[0], ColumnRef):
         return None
     column = e.args[0]
@@ -109,12 +109,12 @@ def _fixed(predicate: Expr, interner: Interner) -> list[tuple[int, int]]:
 
 
 def is_plain(node: plan.Project) -> bool:
-    """Whether a projection only chooses columns."""
+    """Whether a projection only selects columns."""
     return all(isinstance(e, ColumnRef) for e in node.exprs)
 
 
 def images(node: plan.Node, rows: Sequence[Row], interner: Interner) -> list[list[Row]]:
-    """The rows that each row becomes; none where it fails or is left out."""
+    """The rows that each row becomes; none if it fails or is filtered out."""
     if isinstance(node, plan.Project) and is_plain(node):
         places = [e.index for e in node.exprs if isinstance(e, ColumnRef)]
         return [[tuple(row[p] for p in places)] for row in rows]
@@ -131,7 +131,7 @@ def images(node: plan.Node, rows: Sequence[Row], interner: Interner) -> list[lis
     assert isinstance(node, plan.Project | plan.Filter)
     one = narrow(node, interner)
     read = one.read
-    result = one.run(_columns(rows, len(rows[0]))[read] if len(rows) > FEW else _some(rows, read))
+    result = one.run(_columns(rows, len(rows[0]))[read] if len(rows) > GATHERED_ROWS else _some(rows, read))
     if isinstance(node, plan.Filter):
         for kept in result.kept.tolist():
             found[kept].append(rows[kept])
@@ -163,7 +163,7 @@ def _columns(rows: Sequence[Row], width: int) -> np.ndarray:
 
 
 class Narrow:
-    """A projection or filter of only the columns that it reads (`read`), for any number of rows."""
+    """A projection or filter over only the columns that it reads (`read`), for any number of rows."""
 
     def __init__(self, node: plan.Project | plan.Filter, interner: Interner) -> None:
         exprs = (node.predicate,) if isinstance(node, plan.Filter) else node.exprs
@@ -175,11 +175,11 @@ class Narrow:
         self.run = (
             FewRows((), narrow[0], interner) if isinstance(node, plan.Filter) else FewRows(narrow, None, interner)
         )
-        """what `evaluate` says of the columns in `read`"""
+        """`evaluate` over the columns in `read`"""
 
 
 def narrow(node: plan.Project | plan.Filter, interner: Interner) -> Narrow:
-    """Every node keeps its own, with the functions that its expressions became."""
+    """Cached per node, with its compiled expressions."""
     found: Narrow | None = node.__dict__.get(_NARROW)
     if found is None or found.interner is not interner:
         found = node.__dict__[_NARROW] = Narrow(node, interner)
@@ -190,7 +190,7 @@ _NARROW = "_narrow"
 
 
 def keys_match(node: plan.Join, left: Row, right: Row) -> bool:
-    """Whether two rows are a pair of a join; NULL equals nothing."""
+    """Whether two rows match in a join; NULL equals nothing."""
     for l, r in zip(node.left_keys, node.right_keys, strict=True):
         if left[l] != right[r]:
             return False

@@ -1,16 +1,16 @@
-"""How rows came into loops: in which round, and what the round before held.
+"""How rows entered loops: in which round, and what the previous round held.
 
-A loop applies its bodies round after round: the variables of round n are what the bodies make of those of round
-n - 1. A row of the result is explained by the round in which it came, *and stayed*: it was made of rows of the round
-before, and those came in earlier rounds still. So nothing explains itself, whatever the loop does.
+A loop applies its bodies round after round: the variables of round n are the bodies' output for those of round n - 1. A
+row of the result is explained by the round in which it appeared *and stayed*: it was derived from rows of the previous
+round, which appeared in earlier rounds still. Nothing therefore explains itself, whatever the loop does.
 
-    Forward     runs the loop again, from its beginning, and keeps every round: always possible, costs the loop
+    Forward     runs the loop again, keeping every round: always possible, at the cost of the loop
     Rounds      reads the loop's own differences, which carry the round: outside of other loops, as of now
     Forest      reads the trees of a monotone loop (`everview.plan.monotone`), which keep no rounds: a vertex came
                 because of its parent; as of now
 
-The last two are shortcuts. They say what to look at, and what is found there must be seen to make the row; if it does
-not, the question is asked again with the next of them (`NoWay`).
+The last two are shortcuts. They suggest what to examine, and what is found there must be verified to produce the row;
+if it does not, the question is asked again with the next of them (`NoWay`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from typing import TYPE_CHECKING, Protocol
 from everview.errors import LoopError
 from everview.plan import nodes as plan
 from everview.plan.check import free_depths
-from everview.why.block import Bag, Bound, Row
+from everview.why.column_blocks import Bag, Bound, Row
 from everview.why.contents import Contents, Given, Inside, Variables
 
 if TYPE_CHECKING:
-    from everview.why.kept import Kept
+    from everview.why.loop_state import LoopState
 
 MOST_ROUNDS = 1_000_000
 
 MOST_NARROWED = 1_000
-"""The same of a loop that may only end because operators leave out columns that nobody reads."""
+"""The same for a loop that may only terminate because operators drop unread columns."""
 
 
 @dataclass(frozen=True)
 class Came:
-    """How a row came into a loop: in a round, if that is known, of what the variables held before; None: it was there
-    at the beginning.
+    """How a row entered a loop: the round, if known, and the previous contents of the variables; None: it was an
+    initial row.
     """
 
     round: int | None
@@ -45,17 +45,17 @@ class Came:
 
 
 class History(Protocol):
-    """How the rows of one loop came."""
+    """How the rows of one loop were derived."""
 
     def result(self, index: int, bound: Bound) -> Bag:
-        """What the loop comes to."""
+        """The loop's result."""
 
     def came(self, index: int, row: Row, upto: int | None, sign: int) -> Came | None:
-        """How a row came that is there in round `upto` (None: the last); None if that is not known."""
+        """How a row present in round `upto` (None: the last) was derived; None if unknown."""
 
 
 class NoWay(Exception):
-    """What a history says does not explain a row."""
+    """A history does not explain a row."""
 
     def __init__(self, loop: plan.Loop) -> None:
         super().__init__("a row of a loop is not explained")
@@ -95,9 +95,9 @@ class Forward:
 
 
 class Histories:
-    """The histories of all loops that one question meets."""
+    """The histories of all loops in one question."""
 
-    def __init__(self, contents: Contents, kept: Kept | None, narrowed: Mapping[plan.Loop, plan.Loop]) -> None:
+    def __init__(self, contents: Contents, kept: LoopState | None, narrowed: Mapping[plan.Loop, plan.Loop]) -> None:
         self.contents = contents
         self.kept = kept
         self.narrowed = narrowed
@@ -107,12 +107,12 @@ class Histories:
         contents.histories = self
 
     def of(self, loop: plan.Loop, inside: Inside) -> History:
-        """The history of a loop: the quickest that has not failed."""
+        """The history of a loop: the fastest that has not failed."""
         short = self._shortcuts(loop)
         return short[0] if short else self.forward(loop, inside)
 
     def forward(self, loop: plan.Loop, inside: Inside) -> Forward:
-        """The loop, run again, once for each round of the loops around it."""
+        """The loop, run again, once for each round of the enclosing loops."""
         key = (id(loop), self.contents.place(loop, inside))
         if key not in self._forward:
             self._forward[key] = (loop, Forward(self.contents, loop, inside, self.narrowed.get(loop)))
@@ -127,12 +127,12 @@ class Histories:
         return bool(self.narrowed) and any(isinstance(n, plan.Loop) and n in self.narrowed for n in node.walk())
 
     def failed(self, loop: plan.Loop) -> bool:
-        """What was said of a loop does not explain its rows; whether there is another history to try."""
+        """Record that a history does not explain a loop's rows; return whether there is another one to try."""
         short = self._shortcuts(loop)
         if not short:
             return False
         short.pop(0)
-        self.contents.forget()  # what was read through the shortcut may be another loop's
+        self.contents.forget()  # what was read through the shortcut may belong to another loop
         return True
 
     def _shortcuts(self, loop: plan.Loop) -> list[History]:

@@ -1,8 +1,8 @@
-"""Whether a row may be there in a smaller world for reasons that it has not now.
+"""Whether a row may exist in a smaller world for other reasons than now.
 
-Witnesses are found among the rows that there are. A row whose nearest way is three hops long has, without these hops, a
-way of four: if it says how many there are, it is another row then; if it does not, it is the same one, and its
-witnesses of now are not all. So what an aggregate comes to must be seen in the row, as it is or in a sum.
+Witnesses are found among the existing rows. A row whose nearest path is three hops long has, without these hops, a path
+of four: if it contains the number of hops, it is then another row; if not, it is the same one, and its current
+witnesses are not all. The value of an aggregate must therefore be visible in the row, directly or in a sum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Seen = frozenset[int]
 
 
 def may_differ(node: plan.Node) -> bool:
-    """Whether some aggregate's value does not show in a plan's rows."""
+    """Whether some aggregate's value is not visible in a plan's rows."""
     if plan.Reduce not in node.kinds:
         return False
     done: set[tuple[int, Seen, int]] = set()
@@ -58,7 +58,7 @@ def may_differ(node: plan.Node) -> bool:
 
 
 def _shown(expr: Expr) -> set[int]:
-    """The columns that an expression lets see: itself, or the parts of a sum, which grows with each of them."""
+    """The columns that an expression reveals: itself, or the parts of a sum, which grows with each of them."""
     if isinstance(expr, ColumnRef):
         return {expr.index}
     if isinstance(expr, Call) and expr.op == "add":

@@ -1,4 +1,4 @@
-"""Probabilities as they are told: exactly, or by their bounds. A server's clients have them without the engine."""
+"""Probabilities as results: exact, or by their bounds. Clients of a server have them without the engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everview.errors import InputError
 
 @dataclass(frozen=True)
 class Probability:
-    """How likely a row is there: exactly, or between two bounds.
+    """The probability of a row: exact, or between two bounds.
 
     >>> p = Probability(0.25, 0.25)
     >>> p.exact, float(p), str(p)

@@ -1,12 +1,12 @@
-"""One step back: why a row is in a plan, told by rows of what the plan reads.
+"""One step back: why a row is in a plan, in terms of rows of the plan's inputs.
 
-A *goal* is a row that is there and wants a reason; a *step* is the reason, and its children are goals again. Every
-kind of node has one rule (`_RULES`). Where several rows would do, the one with the least codes is taken, so that the
-same question always has the same answer. Goals that are met again are not explained again: what is found is a graph
-without circles, whose leaves are rows of tables and constants.
+A *goal* is a present row that needs an explanation; a *step* is the explanation, and its children are goals again.
+Every kind of node has one rule (`_RULES`). If several rows would do, the one with the least codes is chosen, so that
+the same question always has the same result. Goals that are met again are not explained again: the result is an acyclic
+graph, whose leaves are rows of tables and constants.
 
-Counts may be negative between a negation and the next threshold. So a goal has a sign: +1 asks why a row is there, -1
-why it was taken away.
+Counts may be negative between a negation and the next threshold. A goal therefore has a sign: +1 for why a row is
+present, -1 for why it was removed.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from everview.errors import InternalError
 from everview.plan import nodes as plan
 from everview.plan.check import free_depths
 from everview.plan.windows import Window
-from everview.why import direct, linear
-from everview.why.block import Bag, Bound, Row
+from everview.why import linear, loop_shortcuts
+from everview.why.column_blocks import Bag, Bound, Row
 from everview.why.contents import Contents, Inside, Variables
 from everview.why.groups import Grouping, in_order
 from everview.why.loops import Came, Histories, NoWay
 
-SAMPLE = 5
-"""Rows of a group that are shown."""
+SHOWN_OF_GROUP = 5
+"""Number of rows shown of a group."""
 
 FIRST = 64
-"""Rows that are tried before all others are."""
+"""Number of rows tried before all others."""
 
 Key = tuple[Any, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Goal:
-    """A row of a plan that is there (sign +1), or is counted negative (-1). `upto`: of a loop's row, the round in which
-    it is looked at; None: the last.
+    """A row of a plan that is present (sign +1), or has a negative count (-1). `upto`: for a loop's row, the round in
+    which it is examined; None: the last.
     """
 
     node: plan.Node
@@ -47,14 +47,14 @@ class Goal:
     sign: int = 1
     upto: int | None = None
     key: Key | None = None
-    """what makes it the same as another, for the search that it is a goal of"""
+    """its identity within the search"""
     came: Came | None = None
-    """of a loop's row: how it came"""
+    """for a loop's row: how it was derived"""
 
 
 @dataclass(frozen=True, eq=False)
 class Absent:
-    """What must not be there: rows of a plan with these codes."""
+    """What must be absent: rows of a plan with these codes."""
 
     node: plan.Node
     inside: Inside
@@ -63,9 +63,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Seen:
-    """How much a step looked at: rows of the group (None: more than were looked at), and the place of the row in an
-    order.
-    """
+    """What a step examined: rows of the group (None: not counted), and the position of the row in an order."""
 
     rows: int | None
     place: int | None = None
@@ -80,8 +78,8 @@ class Step:
     absent: tuple[Absent, ...] = ()
     seen: Seen | None = None
     round: int | None = None
-    way: direct.Way | None = None
-    """of a loop's row: how it follows from its children, past the nodes in between (`everview.why.direct`)"""
+    way: loop_shortcuts.Way | None = None
+    """for a loop's row: how it follows from its children, past the nodes in between (`everview.why.loop_shortcuts`)"""
 
 
 class Search:
@@ -93,7 +91,7 @@ class Search:
         self.histories = histories
         self.of = of
         self.straight = True
-        """whether loops are gone down straight where that is possible"""
+        """whether loops use shortcuts where possible"""
         self.steps: dict[Key, Step] = {}
         self._negates = plan.Negate in of.kinds
         self._rounds: dict[int, tuple[plan.Loop, Inside, int | None]] = {}
@@ -128,7 +126,7 @@ class Search:
         return steps[self.key(root)]
 
     def key(self, goal: Goal) -> Key:
-        """What makes two goals the same: a loop's row is the same in all rounds since it came."""
+        """The identity of a goal: a loop's row is the same in all rounds since it appeared."""
         if goal.key is None:
             node = goal.node
             since = self.came(goal).round if type(node) is plan.LoopResult else None
@@ -136,7 +134,7 @@ class Search:
         return goal.key
 
     def step(self, goal: Goal) -> Step:
-        """The reason for one goal."""
+        """The explanation of one goal."""
         return _RULES[type(goal.node)](self, goal)
 
     # rows of one row
@@ -161,7 +159,7 @@ class Search:
         raise InternalError("E_INTERNAL", "no row becomes one that is there", "please report it")
 
     def same(self, goal: Goal) -> Step:
-        """The row as it is: of a filter, or of what counts rows once."""
+        """The row unchanged: of a filter, or of a distinct."""
         assert isinstance(goal.node, plan.Filter | plan.Threshold)
         return Step(goal, (Goal(goal.node.child, goal.inside, goal.row, goal.sign),))
 
@@ -175,7 +173,7 @@ class Search:
     # rows of several plans
 
     def union(self, goal: Goal) -> Step:
-        """The first input that has the row; and what a negation among them does not have."""
+        """The first input that has the row, and the absence from negated ones."""
         node = goal.node
         assert isinstance(node, plan.Union)
         count, bound = self.contents.count, dict(enumerate(goal.row))
@@ -214,7 +212,7 @@ class Search:
         node = goal.node
         assert isinstance(node, plan.Reduce)
         known = dict(zip(node.keys, goal.row[: len(node.keys)], strict=True))
-        least, rows = self.contents.least(node.child, goal.inside, known, SAMPLE)
+        least, rows = self.contents.least(node.child, goal.inside, known, SHOWN_OF_GROUP)
         chosen: Bag = {}
         totals = False
         for a, code in zip(node.aggregates, goal.row[len(node.keys) :], strict=True):
@@ -241,18 +239,18 @@ class Search:
         assert isinstance(node, Window)
         own = goal.row[: len(node.child.types)]
         group = self.contents.group(node, goal.inside, tuple(own[k] for k in node.keys))
-        others = [row for row in nsmallest(SAMPLE, group) if row != own][: SAMPLE - 1]
+        others = [row for row in nsmallest(SHOWN_OF_GROUP, group) if row != own][: SHOWN_OF_GROUP - 1]
         return self._of_group(goal, node, {row: group[row] for row in (own, *others)}, sum(group.values()))
 
     def python(self, goal: Goal) -> Step:
         node = goal.node
         assert isinstance(node, plan.PythonReduce)
         group = self.contents.group(node, goal.inside, goal.row[: len(node.keys)])
-        least = {row: group[row] for row in nsmallest(SAMPLE, group)}
+        least = {row: group[row] for row in nsmallest(SHOWN_OF_GROUP, group)}
         return self._of_group(goal, node, least, sum(group.values()))
 
     def _of_group(self, goal: Goal, node: Grouping, some: Bag, rows: int, place: int | None = None) -> Step:
-        """Some rows of a group, and how many there are; that is not known where only some rows of a loop are."""
+        """Some rows of a group, and how many there are; unknown if only some rows of a loop are known."""
         children = tuple(Goal(node.child, goal.inside, row, 1 if n > 0 else -1) for row, n in some.items())
         whole = not any(goal.inside[depth].partial for depth in free_depths(node.child))
         whole = whole and not self.histories.narrows(node.child)
@@ -261,7 +259,7 @@ class Search:
     # rows of loops
 
     def came(self, goal: Goal) -> Came:
-        """How a loop's row came."""
+        """How a loop's row was derived."""
         if goal.came is not None:
             return goal.came
         node = goal.node
@@ -291,7 +289,7 @@ class Search:
             child = Goal(initial, goal.inside, goal.row, goal.sign)
         else:
             if self.straight and not self._negates and len(loop.bodies) == 1 and goal.sign > 0:
-                turn = direct.turn(self.contents, loop.bodies[0], came.before, goal.row)
+                turn = loop_shortcuts.turn(self.contents, loop.bodies[0], came.before, goal.row)
                 if turn is not None:
                     way, ends = turn
                     upto = None if came.round is None else came.round - 1
@@ -303,7 +301,7 @@ class Search:
         return Step(goal, (child,), round=came.round)
 
     def _end(self, goal: Goal, loop: plan.Loop, upto: int | None, node: plan.Node, row: Row) -> Goal:
-        """What is at the end of a way through a body: a row of the loop again, or of another plan."""
+        """The end of a way through a body: a row of the loop again, or of another plan."""
         if isinstance(node, plan.Variable):
             return Goal(self.result_of(loop, node.index), goal.inside, row, 1, upto)
         return Goal(node, goal.inside, row)
@@ -316,11 +314,11 @@ class Search:
         return Step(goal, (Goal(self.result_of(loop, node.index), inside, goal.row, goal.sign, upto),))
 
     def holds(self, variables: Variables, loop: plan.Loop, inside: Inside) -> None:
-        """This is what a loop's variables hold at its end."""
+        """The contents of a loop's variables at its end."""
         self._rounds[variables.serial] = (loop, inside, None)
 
     def loop_of(self, variables: Variables) -> plan.Loop:
-        """The loop that holds this in some round."""
+        """The loop with these contents in some round."""
         return self._rounds[variables.serial][0]
 
     def result_of(self, loop: plan.Loop, index: int) -> plan.LoopResult:

@@ -1,11 +1,11 @@
-"""Several explanations of one row: the sets of rows of tables that it follows from, the minimal ones.
+"""Several explanations of one row: the minimal sets of table rows that it follows from.
 
-`everview.why.steps` takes the first step that will do. Here all of them are tried, one choice for each goal, going
-back from whatever does not lead anywhere. No row of a loop may stand below itself; with that a loop may be looked at as
-it is at its end, since whatever it comes to it makes of itself. Paths through loops are tried by length: first those
-that go round once, then twice, four times, and so on.
+`everview.why.steps` takes the first step that works. Here all of them are tried, one choice for each goal, backtracking
+from dead ends. No row of a loop may occur below itself; with that restriction a loop can be examined at its end, since
+its result is derived from itself. Paths through loops are tried by length: first those with one round, then two, four,
+and so on.
 
-There may be more explanations than anybody can wait for: the search ends at a budget, and says so.
+There may be too many explanations: the search ends at a budget, and says so.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 from everview.plan import nodes as plan
 from everview.why import linear
-from everview.why.block import Row
+from everview.why.column_blocks import Row
 from everview.why.contents import Contents
 from everview.why.derivation import Derivation
-from everview.why.finals import Final
+from everview.why.fixed_points import Final
 from everview.why.loops import Came, Histories
+from everview.why.rendering import Names, Renderer
 from everview.why.steps import Goal, Key, Search, Step
-from everview.why.told import Names, Telling
 
 BUDGET = 20_000
-"""Choices that are tried."""
+"""Number of choices tried."""
 
 Leaves = frozenset[tuple[int, Row]]
 Todo = tuple[Any, Any] | None
@@ -82,7 +82,7 @@ class Alternatives(Search):
             yield self._of_group(goal, node, {row: 1}, sum(group.values()))
 
     def solutions(self, root: Goal, rounds: int) -> Iterator[dict[Key, Step]]:
-        """Every choice of one step for each goal, with loops gone round at most so often."""
+        """Every choice of one step for each goal, with at most this many rounds of loops."""
         chosen: dict[Key, Step] = {}
         frames: list[tuple[Iterator[Step], Key, Todo, frozenset[Key], int]] = []
         nothing: frozenset[Key] = frozenset()
@@ -109,7 +109,7 @@ class Alternatives(Search):
     def _next(
         self, frames: list[tuple[Iterator[Step], Key, Todo, frozenset[Key], int]], chosen: dict[Key, Step]
     ) -> Todo:
-        """Make the next choice that there is, giving up those behind it."""
+        """Make the next choice, discarding those after it."""
         while frames:
             options, key, rest, above, depth = frames[-1]
             chosen.pop(key, None)
@@ -135,7 +135,7 @@ def _leaves(chosen: dict[Key, Step]) -> Leaves:
 
 
 def _in_circles(search: Search, root: Goal, chosen: dict[Key, Step]) -> bool:
-    """Whether some row explains itself by way of a row that was chosen elsewhere."""
+    """Whether some row explains itself through a row that was chosen elsewhere."""
     done: set[Key] = set()
     path: set[Key] = set()
     todo = [(root, False)]
@@ -176,5 +176,5 @@ def witnesses(
     derivations = []
     for _, chosen in sorted(found.items(), key=lambda item: len(item[0]))[:number]:
         search.steps = chosen
-        derivations.append(Telling(search, names).tell(root))
+        derivations.append(Renderer(search, names).tell(root))
     return derivations, not complete or len(found) > number

@@ -1,9 +1,9 @@
-"""Smaller worlds: does a row hold without some rows of tables, and how likely is it if rows may be missing?
+"""Smaller worlds: whether a row holds without some rows of tables, and its probability if rows may be missing.
 
-`trust` supposes that rows are gone, which is a step that is undone (`everview.session.reads.what_if`), and so an answer
-for every view. Often it need not: if a view is monotone and its row has a derivation without any of them, it holds.
-`probability` has to know all derivations, so it answers only where a smaller world never has more rows
-(`everview.why.monotone`).
+`trust` supposes that rows are deleted, which is a step that is undone (`everview.session.reads.what_if`), and so works
+for every view. Often that is unnecessary: if a view is monotone and its row has a derivation without any of them, it
+holds. `probability` needs all derivations, so it only works if a smaller world never has more rows
+(`everview.plan.worlds`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from everview.plan import worlds as monotone
 from everview.session.changes.turns import reads
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.reads.what_if import WhatIf
-from everview.why.ask import Question, asked, deep, present
-from everview.why.block import Row
+from everview.why.column_blocks import Row
 from everview.why.contents import OUTSIDE
 from everview.why.equations import Equations, Writer
+from everview.why.explanation import Question, asked, deep, present
 from everview.why.likelihood import likelihood
 from everview.why.loops import NoWay
 from everview.why.probability import Probability
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from everview.session.view import View
 
 MOST_ROWS = 20_000
-"""Rows behind a row that are looked at."""
+"""Maximum number of rows behind a row that are examined."""
 
 
 # without
 
 
 def trust(view: View, row: Any, without: Any) -> bool:
-    """See `View.trust`."""
+    """Implements `View.trust`."""
     gone = _Gone(view, row, without)
     gone.look()
     if gone.holds is not None:
@@ -50,7 +50,7 @@ def trust(view: View, row: Any, without: Any) -> bool:
 
 
 class _Gone:
-    """What is supposed to be gone, and whether that is all there is to say."""
+    """What is supposed to be deleted, and whether that is enough for an answer."""
 
     def __init__(self, view: View, row: Any, without: Any) -> None:
         self._core = view._core
@@ -62,7 +62,7 @@ class _Gone:
 
     @reads
     def look(self) -> None:
-        """How often the row is there, which rows go, and whether it has a derivation without them."""
+        """The multiplicity of the row, which rows are deleted, and whether it has a derivation without them."""
         with deep():
             question = asked(self.view, None)
             self.row = question.row(self.given)
@@ -91,7 +91,7 @@ class _Gone:
 
 
 def _by_table(core: Core, without: Any) -> dict[str, Any]:
-    """What goes of each table: all rows (...), some, or those of which a function says so."""
+    """The deletions from each table: all rows (...), some, or those selected by a function."""
     if isinstance(without, str):
         without = [without]
     if isinstance(without, list | tuple | set | frozenset) and all(isinstance(n, str) for n in without):
@@ -107,7 +107,7 @@ def _by_table(core: Core, without: Any) -> dict[str, Any]:
 
 
 def _table(core: Core, call: str, name: Any) -> Table:
-    """A table that people made."""
+    """A user's table."""
     tables = {n: t for n, t in core.catalog.tables.items() if not n.startswith(RESERVED_PREFIX)}
     if not isinstance(name, str) or name not in tables:
         what = f"{name!r} is a view" if name in core.catalog.views else f"no table is called {name!r}"
@@ -119,7 +119,7 @@ def _table(core: Core, call: str, name: Any) -> Table:
 
 
 def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
-    """See `View.probability`; in a turn."""
+    """Implements `View.probability`; call it in a turn."""
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
         raise InputError("E_TYPE", f"probability: nodes={nodes!r} is not a number of nodes", "give 1 or more")
     with deep():
@@ -127,7 +127,7 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
         chance = _Chances(question, chances)
         codes = question.row(row)
         if monotone.offence(question.node):
-            present(question, codes, row)  # what could be there in a smaller world is not known of such views
+            present(question, codes, row)  # it is unknown what a smaller world could have in such views
         elif not question.there(codes):
             return Probability(0.0, 0.0)
         equations, of = _written(question, codes, chance.of)
@@ -145,7 +145,7 @@ def _written(question: Question, row: Row, chance: Callable[[str, Row], float]) 
 
 
 class _Chances:
-    """How likely rows of tables are there: certain, unless something was said of their table."""
+    """The probabilities of table rows: certain, unless specified for their table."""
 
     def __init__(self, question: Question, given: Any) -> None:
         if not isinstance(given, Mapping):
@@ -157,7 +157,7 @@ class _Chances:
             self._given[name] = self._function(question, _table(core, "probability", name), of)
 
     def of(self, table: str, row: Row) -> float:
-        """How likely a row of a table is there."""
+        """The probability of a table row."""
         known = self._given.get(table)
         return 1.0 if known is None else known(row)
 

@@ -34,7 +34,7 @@ def packed(head: Mapping[str, Any], tables: Sequence[pa.Table] = ()) -> bytes:
 
 
 def unpacked(data: bytes) -> tuple[dict[str, Any], list[pa.Table]]:
-    """The message that bytes are."""
+    """Parse a message."""
     if len(data) < _LENGTH.size or len(data) < _LENGTH.size + (size := _LENGTH.unpack_from(data)[0]):
         raise _cut_off()
     head = parsed(data[_LENGTH.size : _LENGTH.size + size])
@@ -65,7 +65,7 @@ def arrow_table(data: bytes | memoryview) -> pa.Table:
     """The table in an Arrow stream."""
     try:
         table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
-        table.validate(full=True)  # lengths and offsets of strangers
+        table.validate(full=True)  # untrusted lengths and offsets
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError("E_FORMAT", f"this is not an Arrow stream: {error}", "send an Arrow IPC stream") from None
     return table

@@ -1,10 +1,10 @@
-"""Collections as data: a plan over tables and views that are known by name.
+"""Collections as data: a plan over tables and views by name.
 
-In the client's plan a table or view of the server's is a `Table` node with a number of the client's own. The names that
-belong to the numbers travel with the plan, and the server puts its own nodes there, whatever those are made of. Columns
-that the client thinks there are must be there, with these types: the server refuses the plan otherwise.
+In the client's plan a table or view of the server is a `Table` node with a client-side number. The names for the
+numbers are sent with the plan, and the server substitutes its own nodes. The columns that the client assumes must
+exist, with these types; otherwise the server refuses the plan.
 
-Functions do not travel: a server runs no code of its clients.
+Functions are not sent: a server runs no code of its clients.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, get_args
 
 from everview.errors import InputError, PlanError, StoreError
 from everview.plan import nodes as plan
-from everview.plan.frozen import Functions, freeze, functions_of, thaw
+from everview.plan.serialisation import Functions, freeze, functions_of, thaw
 from everview.plan.substitute import substituted
 from everview.types import DataType, Kind
 
 LONGEST = 4 * 1024 * 1024
-"""Letters of the longest plan that is read."""
+"""Maximum length of a plan."""
 
 
 def written(node: plan.Node, names: Mapping[int, str]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def written(node: plan.Node, names: Mapping[int, str]) -> dict[str, Any]:
 
 
 def read(data: Any, known: Mapping[str, plan.Node]) -> plan.Node:
-    """The plan that data is, over what the server has by these names."""
+    """Read a plan over the server's relations of these names."""
     text, names = data.get("plan"), data.get("names")
     if not isinstance(text, str) or not isinstance(names, dict) or not 0 < len(text) <= LONGEST or text[0] != "[":
         raise InputError("E_MESSAGE", "a plan cannot be read", "send what everview's client makes")
@@ -71,7 +71,7 @@ def written_type(declared: DataType) -> list[Any]:
 
 
 def type_of(data: Any) -> DataType:
-    """The type that data is; it may come from a stranger.
+    """Parse a type, possibly from an untrusted client.
 
     >>> type_of(["int", "yes", 0, [], [], 0])
     Traceback (most recent call last):

@@ -1,9 +1,8 @@
 """Python values as JSON, and back, exactly.
 
-What JSON has is itself. Anything else is an object with one key that begins with `$`, so that nothing is mistaken for
-anything: `{"$decimal": "1.50"}`, `{"$timestamp": "2026-01-31T12:00:00"}`, `{"$tuple": [1, 2]}`, and also
-`{"$dict": [["a", 1]]}`. Lists and dictionaries come back as those of the database (`everview.codes.frozen`), which can
-stand in rows.
+Values that JSON has are unchanged. Anything else is an object with one key that begins with `$`, which makes it
+unambiguous: `{"$decimal": "1.50"}`, `{"$timestamp": "2026-01-31T12:00:00"}`, `{"$tuple": [1, 2]}`, and also `{"$dict":
+[["a", 1]]}`. Lists and dictionaries come back as those of the database (`everview.codes.frozen`), which can be in rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from everview.codes.intervals import Interval
 from everview.errors import InputError
 
 DEEPEST = 64
-"""How deeply values may be nested."""
+"""Maximum nesting depth of values."""
 
 _SAME = frozenset({int, str, bool, type(None)})
 
@@ -42,7 +41,7 @@ _TAGS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "bytes": (bytes, lambda v: base64.b64encode(v).decode(), lambda v: base64.b64decode(v, validate=True)),
     "null": (JsonNull, lambda v: 0, lambda v: JSON_NULL),
 }
-"""How values are written that JSON has not; a datetime is a date too, so it comes first."""
+"""Encodings of values that JSON lacks; a datetime is a date too, so it comes first."""
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -75,7 +74,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def value_of(data: Any, depth: int = 0) -> Any:
-    """The value that JSON stands for.
+    """The value of its JSON form.
 
     >>> value_of(plain((1.5, None, {"a": [dt.date(2026, 1, 31)]})))
     (1.5, None, {'a': [datetime.date(2026, 1, 31)]})
@@ -119,7 +118,7 @@ def rows_written(rows: Any) -> list[Any]:
 
 
 def rows_of(data: Any) -> list[Any]:
-    """The rows that JSON stands for.
+    """Parse rows from JSON.
 
     >>> rows_of([[1, None], {'$dict': [['x', 2]]}])
     [(1, None), {'x': 2}]
@@ -130,7 +129,7 @@ def rows_of(data: Any) -> list[Any]:
 
 
 def parsed(text: bytes | str) -> Any:
-    """JSON from somebody else."""
+    """Parse untrusted JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 
 ANN = Principal("ann", {"tenant": "a"})
 BOB = Principal("bob", {"tenant": "b"})

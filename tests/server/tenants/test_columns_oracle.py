@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.session.rights.acting import acting
+from everview.session.rights.principal import acting
 from tests.server.tenants.test_oracle import POLICIES, World, world
 
 NAMES = ("id", "tenant", "n", "v")

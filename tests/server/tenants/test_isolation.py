@@ -225,7 +225,7 @@ def test_one_who_asks_much_does_not_keep_others_waiting(tenants: Tenants) -> Non
     loop = tenants.beside.loop
 
     async def flood() -> None:
-        from everview.session.rights.acting import Principal, acting
+        from everview.session.rights.principal import Principal, acting
 
         async def ask(role: str, number: int) -> None:
             await engine.run(lambda db: done.append((role, number)))

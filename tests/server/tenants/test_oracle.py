@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 from everview.sql import statements_of
 
 Row = tuple[int, str, int, str]

@@ -17,7 +17,7 @@ import pytest
 import everview as ev
 from everview.server.beside import Beside, serve_beside
 from everview.server.pg.listener import PgListener
-from everview.session.rights.acting import Principal
+from everview.session.rights.principal import Principal
 from tests.server.tenants.test_oracle import QUERIES, World, change, world
 
 DOORS = ("pg", "http", "client")

@@ -10,7 +10,7 @@ import pytest
 
 import everview as ev
 from everview.session.core import core_of
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 from tests.server.tenants.asking import ANN, BOB, refused, rows
 
 SETUP = """

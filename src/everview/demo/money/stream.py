@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 import everview as ev
 from everview.demo.money.data import Moment, Payment
-from everview.io.given import as_source
 from everview.io.source import Chunk, Source, Wanted
+from everview.io.source_inference import as_source
 
 SPARK_SCHEMA = "id long, at timestamp_ntz, payer string, payee string, via string, amount long, _change_type string"
 

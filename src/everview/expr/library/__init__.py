@@ -1,31 +1,31 @@
-"""The library: functions in Python beside those that `everview.expr.functions` describes to the last corner.
+"""The function library: Python functions beyond those specified in `everview.expr.functions`.
 
-Text, patterns, numbers and dates, mostly with PostgreSQL's names and meanings. `everview.expr.evaluate` calls them on
-*distinct* values where only one argument varies. In reading order:
+Text, patterns, numbers and dates, mostly with PostgreSQL's names and semantics. `everview.expr.evaluate` calls them on
+*distinct* values if only one argument varies. In reading order:
 
-    routines      what a function of the library is: signatures
-    texts         texts and bytes
-    matching, patterns    regular expressions
-    numbers       of mathematics
-    moments, spans    dates, timestamps and intervals
-    elsewhere     what other systems have beside these
-    formats, figures    to_char and to_date: templates of moments, and of numbers
+    signatures    the definition of a library function: signatures
+    strings       texts and bytes
+    regex_matches, regex_functions  regular expressions
+    numbers       mathematics
+    datetimes, intervals  dates, timestamps and intervals
+    other_dialects  functions of other systems
+    date_formats, number_formats  to_char and to_date: templates of dates and times, and of numbers
 """
 
 from __future__ import annotations
 
 from everview.expr import functions
-from everview.expr.library import elsewhere, moments, numbers, patterns, spans, texts
-from everview.expr.library.routines import Routine
+from everview.expr.library import datetimes, intervals, numbers, other_dialects, regex_functions, strings
+from everview.expr.library.signatures import Routine
 
 LIBRARY: dict[str, Routine] = {
-    **texts.SHELF.routines,
-    **patterns.SHELF.routines,
+    **strings.SHELF.routines,
+    **regex_functions.SHELF.routines,
     **numbers.SHELF.routines,
-    **moments.SHELF.routines,
-    **spans.SHELF.routines,
-    **elsewhere.SHELF.routines,
+    **datetimes.SHELF.routines,
+    **intervals.SHELF.routines,
+    **other_dialects.SHELF.routines,
 }
-"""Every routine by name; no name is one of `everview.expr.functions.FUNCTIONS`."""
+"""Every routine by name; none is also in `everview.expr.functions.FUNCTIONS`."""
 
 functions.LIBRARY.update({name: routine.described() for name, routine in LIBRARY.items()})

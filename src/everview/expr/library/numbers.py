@@ -1,4 +1,4 @@
-"""Functions of mathematics."""
+"""Mathematical functions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from everview.expr.library.routines import Shelf
-from everview.expr.texts import ERROR_MORE_ROWS, RowFailure
+from everview.expr.library.signatures import Shelf
+from everview.expr.string_functions import ERROR_MORE_ROWS, RowFailure
 from everview.kernels.expressions.scalars import ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW
 
 SHELF = Shelf()
@@ -18,7 +18,7 @@ _DOWN = decimal.Context(prec=60, rounding=decimal.ROUND_DOWN)
 
 
 def _of(function: Callable[..., float]) -> Callable[..., float]:
-    """A function of Python's: where it has no value the row fails."""
+    """A Python math function: where it is undefined the row fails."""
 
     def safe(*args: float) -> float:
         try:
@@ -32,7 +32,7 @@ def _of(function: Callable[..., float]) -> Callable[..., float]:
 
 
 def _trunc(x: Any, digits: int = 0) -> Any:
-    """Towards zero, with so many digits after the point (before it, if negative)."""
+    """Truncate towards zero, to a number of digits after the point (before it, if negative)."""
     if isinstance(x, float):
         if math.isnan(x) or math.isinf(x) or digits > 300:
             return x
@@ -58,7 +58,7 @@ def _cbrt(x: float) -> float:
     if math.isnan(x) or math.isinf(x) or x == 0:
         return x
     root = math.copysign(abs(x) ** (1 / 3), x)
-    return root - (root**3 - x) / (3 * root * root)  # one step of Newton's makes 27 give 3
+    return root - (root**3 - x) / (3 * root * root)  # one Newton step makes 27 give 3
 
 
 def _cot(x: float) -> float:
@@ -87,7 +87,7 @@ def _factorial(n: int) -> int:
 
 
 def _fitting(function: Callable[..., int]) -> Callable[..., int]:
-    """A result of 64 bits, or the row fails."""
+    """A 64-bit result, or the row fails."""
 
     def safe(*args: int) -> int:
         found = function(*args)
@@ -99,7 +99,7 @@ def _fitting(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _width_bucket(x: float, low: float, high: float, count: int) -> int:
-    """The number of the part that x lies in when [low, high) is cut into equal ones; 0 and count + 1 lie outside."""
+    """The index of the bucket of x when [low, high) is divided equally; 0 and count + 1 are outside."""
     if count <= 0 or low == high or any(map(math.isnan, (x, low, high))) or math.isinf(low) or math.isinf(high):
         raise RowFailure(ERROR_DOMAIN)
     if high < low:

@@ -1,3 +1,3 @@
-"""How kernels come to be: `native` (declaring them), `compiling`, `archive` (one file of machine code), `cache` (where
-it is kept), `loading` (names become addresses). Only `compiling` imports Numba.
+"""Building kernels: `native` (declarations), `compiling`, `archive` (one file of machine code), `cache` (its location),
+`loading` (names to addresses). Only `compiling` imports Numba.
 """

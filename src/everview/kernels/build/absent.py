@@ -1,12 +1,12 @@
-"""Kernel modules where the compiler is not installed.
+"""Imports kernel modules where the compiler is not installed.
 
 Primitives are written with LLVM's builder, so their modules begin with `from llvmlite import ir`. A process that only
-runs kernels imports the same modules but calls no primitive: what its body means is in the machine code already. So
-where llvmlite is not installed, a placeholder stands for it while kernel modules are being imported, and at no other
-moment: a program's own `import llvmlite` fails there as it should.
+runs kernels imports the same modules but calls no primitive: their bodies are already in the machine code. Where
+llvmlite is not installed, a placeholder stands for it while kernel modules are being imported, and only then: a
+program's own `import llvmlite` fails as it should.
 
-Hazard: the placeholder answers everything with itself. Kernel modules may build types and constants from `ir` outside
-functions, nothing that is compared or computed with.
+Hazard: every attribute of the placeholder is the placeholder. Outside functions, kernel modules may build types and
+constants from `ir`, but must not compare or compute with them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 COMPILER = "llvmlite"
 NEED_IT = ("everview.kernels.", "everview.codes.hashing")
-"""Modules whose import needs it: how their names begin."""
+"""Prefixes of the modules whose import needs it."""
 
 
 class Nothing:
@@ -70,7 +70,7 @@ _users = 0
 
 @contextmanager
 def _placed() -> Iterator[None]:
-    """While the first of several begins and the last ends: they nest, and threads may import side by side."""
+    """Install the placeholder from the first of nested imports to the last; threads may import concurrently."""
     global _users
     with _lock:
         if not _users:
@@ -87,6 +87,6 @@ def _placed() -> Iterator[None]:
 
 
 def do_without() -> None:
-    """Let kernel modules be imported where the compiler is not installed. Elsewhere this does nothing."""
+    """Allow importing kernel modules without the compiler. A no-op if it is installed."""
     if os.environ.get("EVERVIEW_COMPILING") != "1" and find_spec(COMPILER) is None:
         sys.meta_path.insert(0, _Finder())

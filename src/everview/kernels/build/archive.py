@@ -1,13 +1,14 @@
-"""The archive: the machine code of all kernels in one file, and its way into a process.
+"""The archive: the machine code of all kernels in one file, and how it is loaded.
 
     line of JSON: names and sizes of the parts; then the parts, object files as LLVM wrote them, one after the other
 
-`library` loads the kernels that belong to these sources, this build and this machine: the shared library that came with
-the package (see `linking`), else the archive. If there is neither, it has the archive made first (`everview.warm`, in a
-process of its own: about a minute). All parts go to one linker together, so they find each other by symbol
-whatever their order; what they need from outside is in `OUTSIDE`.
+`library` loads the kernels for these sources, this build and this machine: the shared library shipped with the package
+(see `linking`), else the archive. If there is neither, the archive is built first (`everview.warm`, in a separate
+process: about a minute). All parts are linked together, so they find each other by symbol in any order; external
+symbols are in `OUTSIDE`.
 
-Hazard: LLVM ends the process when a symbol is missing. So the compiling process checks that there are no others.
+Hazard: LLVM terminates the process if a symbol is missing. The compiling process therefore checks that there are no
+others.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ OUTSIDE = {
         "PyLong_FromLongLong PyErr_Occurred PyErr_BadArgument PyErr_SetObject PyObject_GetBuffer PyBuffer_Release"
     ).split(),
 }
-"""What kernels may call that is not ours."""
+"""External functions that kernels may call."""
 
 CELL = "everview_cell"
 """Symbol of the words that all kernels of a process share; see `leaving`."""
 
 ATTEMPT = "everview_attempt"
-"""Symbol of the function that calls another one and survives its leaving; see `leaving`."""
+"""Symbol of the function that calls another one and survives its exit; see `leaving`."""
 
 
 def symbol_of(function: Callable[..., Any]) -> str:
@@ -54,7 +55,7 @@ def symbol_of(function: Callable[..., Any]) -> str:
 
 
 def write(path: Path, parts: Iterable[tuple[str, bytes]]) -> None:
-    """Write an archive; it appears whole or not at all."""
+    """Write an archive atomically."""
     parts = list(parts)
     head = json.dumps([[name, len(content)] for name, content in parts]).encode() + b"\n"
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
@@ -65,7 +66,7 @@ def write(path: Path, parts: Iterable[tuple[str, bytes]]) -> None:
 
 
 def read(path: Path) -> list[tuple[str, bytes]]:
-    """The parts of an archive; a damaged one is an error that says what to do."""
+    """Read the parts of an archive; a damaged one is an error with a remedy."""
     try:
         with path.open("rb") as file:
             parts = [(name, file.read(size), size) for name, size in json.loads(file.readline())]
@@ -92,8 +93,8 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def have_made(path: Path) -> None:
-    """Have the archive of this process's build made, unless it is there: by another process, which tells its progress
-    to stderr.
+    """Build the archive of this process's build, unless it exists, in another process, which reports progress on
+    stderr.
     """
     import subprocess
     import sys

@@ -1,19 +1,19 @@
-"""Where the archive of compiled kernels is kept between processes.
+"""The location of the compiled kernels between processes.
 
     <base>/everview-kernels/<hash of all kernel sources>-<normal|debug>/<hash of the machine>.kernels
 
-One archive holds all kernels, and its directory carries a version: change any source and the next process looks into
-an empty directory; change it back and the old one is found again. (Numba's own cache looks at the file that defines a
-function alone: a kernel that calls a function of another file, as all of ours do, would go on with the old
-callee, silently.) The machine counts too: processor, operating system, LLVM and Python.
+One archive holds all kernels, and its directory name contains a hash: after any change of a source the next process
+looks into an empty directory; after reverting it, the old one is found again. (Numba's own cache only considers the
+file that defines a function: a kernel that calls a function of another file, as all of ours do, would silently use the
+old callee.) The machine is part of the key, too: processor, operating system, LLVM and Python.
 
-The base is `.cache/` in a source checkout, the platform's user cache directory otherwise, or `EVERVIEW_CACHE_DIR` where
-somebody set it. Where it cannot be written (a service without a home), one directory in the system's temporary one
-serves all processes of the user. Nothing in it depends on where the sources lie: clones of one commit can share a base,
-and a directory can be copied to another machine of the same kind or into an image.
+The base is `.cache/` in a source checkout, the platform's user cache directory otherwise, or `EVERVIEW_CACHE_DIR` if
+set. If it cannot be written (a service without a home), a private directory in the system's temporary one serves all
+processes of the user. Nothing in it depends on the path of the sources: clones of one commit can share a base, and a
+directory can be copied to another machine of the same kind or into an image.
 
-A wheel brings its kernels itself, as a shared library for a named processor (`cpus`), in
-`everview/everview-kernels/<hash of all kernel sources>-normal/`.
+A wheel ships its kernels as a shared library for a named processor (`cpus`), in `everview/everview-kernels/<hash of all
+kernel sources>-normal/`.
 """
 
 from __future__ import annotations
@@ -42,16 +42,17 @@ _NOT_COMPILED = {
     *("absent.py", "archive.py", "cache.py", "cpus.py", "libraries.py"),
     *("linking.py", "loading.py", "parts.py", "progress.py"),
 }
+"""Files of `kernels.build` that no kernel depends on. Elsewhere files may have the same names."""
 _KEEP = 3
 _IN_USE_SECONDS = 3600.0
 
 
 def kernel_sources() -> list[Path]:
-    """The files whose content decides what compiled kernels do, in a fixed order.
+    """The files that determine compiled kernels, in a fixed order.
 
     All of `everview.kernels` counts (constants are baked into machine code), elsewhere only files with kernels.
     """
-    found = [p for p in (PACKAGE / "kernels").rglob("*.py") if p.name not in _NOT_COMPILED]
+    found = [p for p in (PACKAGE / "kernels").rglob("*.py") if p.parent.name != "build" or p.name not in _NOT_COMPILED]
     found += [p for p in (PACKAGE / "codes").glob("*.py") if b"kernels.build.native" in p.read_bytes()]
     return [*sorted(found), PACKAGE / "types.py"]
 
@@ -80,7 +81,8 @@ def source_hash() -> str:
 
 
 def machine_hash() -> str:
-    """Hash of what else compiled code depends on. Without a compiler there is nothing to find: any name will do."""
+    """Hash of everything else that compiled code depends on. Without a compiler there is nothing to find: any name will
+    do."""
     try:
         import llvmlite
         from llvmlite import binding
@@ -120,11 +122,11 @@ def base_directory() -> Path:
 
 @cache
 def archive_path() -> Path:
-    """The shared library that came with the package, if it is for these sources, this build and this machine. Else
-    where their archive belongs; its directory exists.
+    """The shipped shared library, if it is for these sources, this build and this machine. Otherwise the path of their
+    archive; its directory exists.
 
-    Where the base cannot be written, there is one place per machine and user, which is told when something is to be
-    compiled into it.
+    If the base cannot be written, there is one place per machine and user, which is reported when something is compiled
+    into it.
     """
     version = f"{source_hash()}-{build_mode()}"
     shipped = shipped_path(version)
@@ -153,9 +155,7 @@ def shipped_path(version: str) -> Path | None:
 
 
 def _elsewhere(version: str, name: str) -> Path:
-    """The place for compiled kernels where the usual one cannot be written. Child processes are told by the
-    environment.
-    """
+    """The fallback location for compiled kernels. Child processes learn it from the environment."""
     base = user_temporary()
     directory = base / FOLDER / version
     directory.mkdir(parents=True, exist_ok=True)
@@ -170,8 +170,8 @@ def _elsewhere(version: str, name: str) -> Path:
 
 
 def user_temporary() -> Path:
-    """A directory in the system's temporary one that is this user's alone: code is loaded from it. If somebody else has
-    taken its name, one of this process.
+    """A private directory of this user in the system's temporary one, since code is loaded from it. If its name is
+    taken by somebody else, one of this process.
     """
     path = Path(tempfile.gettempdir()) / f"everview-cache-{os.getuid() if hasattr(os, 'getuid') else os.getlogin()}"
     with contextlib.suppress(OSError):
@@ -187,7 +187,7 @@ def _only_mine(found: os.stat_result) -> bool:
 
 
 def remove_stale(current: Path) -> list[Path]:
-    """Delete siblings of `current` made here for the same build, but not the newest nor any used within the hour."""
+    """Delete siblings of `current` created here for the same build, except the newest and any used within the hour."""
     removed = []
     siblings = [p for p in current.parent.glob("*-" + current.name.rpartition("-")[2]) if _MADE_HERE.fullmatch(p.name)]
     with contextlib.suppress(OSError):  # another process may be tidying up too

@@ -1,15 +1,15 @@
-"""The declarations of `everview.kernels.build.native` in the process that compiles: Numba turns kernels into object
+"""The declarations of `everview.kernels.build.native` in the compiling process: Numba turns kernels into object
 files.
 
 Only `everview.warm` starts such a process. It imports every kernel module; each declaration leaves its object file in
-`PARTS`, and nothing is ever run. That is why Numba can be told to stop half way (`_Unlinked`): functions that are only
-linked into others are neither optimised as a whole nor made machine code of.
+`PARTS`, and nothing is ever run. Numba can therefore stop half way (`_Unlinked`): functions that are only linked into
+others are neither optimised separately nor compiled to machine code.
 
-A kernel is compiled by Numba as an internal function and given a face with C's calling convention. Numba's functions
-return a status beside their result; kernels never raise, so the face ignores it. An entry gets a second face, its
-*bridge*: a function of CPython's `METH_FASTCALL` convention that turns Python's arguments into words, lets
-go of the GIL, calls the kernel, and turns its word into a Python int. Kernels that may allocate can leave from the
-middle (`leaving`): their bridges stand ready for that and raise.
+A kernel is compiled by Numba as an internal function with a C wrapper. Numba's functions return a status beside their
+result; kernels never raise, so the wrapper ignores it. An entry gets a second wrapper, its *bridge*: a function with
+CPython's `METH_FASTCALL` convention that converts Python's arguments into words, releases the GIL, calls the kernel,
+and converts the result into a Python int. Kernels that may allocate can exit from the middle (`leaving`): their bridges
+handle that and raise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PARTS: list[tuple[str, bytes]] = []
 """Compiled kernels so far: symbol and object file."""
 
 TOTAL = sum(len(re.findall(rb"^@(?:entry|operator|shared|task)\b", p.read_bytes(), re.M)) for p in kernel_sources())
-"""Kernels there are to compile."""
+"""Number of kernels to compile."""
 
 OBJECT_FILES = Parts(
     cache.base_directory() / cache.FOLDER / "parts",
@@ -62,7 +62,7 @@ OBJECT_FILES = Parts(
 """Object files of earlier compilations."""
 
 HARMLESS = (CELL, "everview_memory__free_tracked")
-"""What kernels may use that never leave."""
+"""What kernels that never exit early may use."""
 
 NOT_OURS = {name for names in OUTSIDE.values() for name in names}
 
@@ -217,7 +217,7 @@ class _Manner(NamedTuple):
 
 @global_compiler_lock
 def _compile(function: Callable[..., Any], manner: _Manner | None = None) -> str:
-    """Have a kernel's object file among `PARTS`: one that was kept, or compiled now; its symbol."""
+    """Add a kernel's object file to `PARTS`: a cached one, or compiled now; return its symbol."""
     symbol = symbol_of(function)
     kept = OBJECT_FILES.find(function.__module__, symbol)
     if kept is not None:
@@ -247,7 +247,7 @@ _said: list[str] = []
 
 
 def _say(module: str) -> None:
-    """A line per module, so that nobody stares at a silent terminal."""
+    """Print a line per module, as progress."""
     if not _said:
         print(f"compiling Everview's kernels ({build_mode()} build): once, a minute or so", flush=True)
     if module not in _said:
@@ -256,7 +256,7 @@ def _say(module: str) -> None:
 
 
 def _face(module: ir.Module, symbol: str, body: Any, words: Sequence[Any]) -> ir.Function:
-    """The kernel as a C function of words."""
+    """The kernel's C wrapper, a function of words."""
     shape = _context.call_conv.get_function_type(body.restype, body.argtypes)
     callee = ir.Function(module, shape, body.llvm_func_name)
     face = ir.Function(module, ir.FunctionType(WORD, [WORD] * len(words)), symbol)
@@ -267,8 +267,8 @@ def _face(module: ir.Module, symbol: str, body: Any, words: Sequence[Any]) -> ir
 
 
 def _check(symbol: str, module: Any, *, may_leave: bool) -> None:
-    """Refuse code that needs more than archives offer: LLVM would end the process that loads it. Refuse code that may
-    leave, too, if its bridge is not ready for that.
+    """Refuse code with unresolved symbols, on which LLVM would terminate the loading process. Also refuse code that may
+    exit early if its bridge does not handle that.
     """
     declared = [f.name for f in module.functions if f.is_declaration]
     declared += [g.name for g in module.global_variables if g.is_declaration]
@@ -295,7 +295,7 @@ class _Bridge:
         return self.builder.call(external(self.builder, name, result, *(a.type for a in args)), args)
 
     def give_up_if(self, failed: Any, complain: bool = True) -> None:
-        """Leave with an exception: our own, or the one that is set already."""
+        """Return with an exception: our own, or the one that is already set."""
         with self.builder.if_then(failed, likely=False):
             if complain:
                 self.call("PyErr_BadArgument", HALF)
@@ -303,8 +303,8 @@ class _Bridge:
             self.builder.ret(ir.Constant(POINTER, None))
 
     def raise_if_left(self, code: Any, number: Any, *, lasting: bool) -> None:
-        """Raise the exception of a code that is not 0. What the call allocated is noted for `abort`, or freed at once
-        if nothing of it can be in use.
+        """Raise the exception of a nonzero code. The call's allocations are recorded for `abort`, or freed at once if
+        none of them can be in use.
         """
         b = self.builder
         with b.if_then(b.icmp_signed("!=", code, ir.Constant(WORD, 0)), likely=False):
@@ -320,7 +320,7 @@ class _Bridge:
             b.ret(ir.Constant(POINTER, None))
 
     def release(self) -> None:
-        """Give back the arrays taken so far."""
+        """Release the arrays acquired so far."""
         for buffer in self.buffers:
             self.call("PyBuffer_Release", ir.VoidType(), self.builder.bitcast(buffer, POINTER))
 

@@ -1,11 +1,11 @@
-"""The processors that shipped kernels are compiled for: a named baseline, so that a wheel runs on other machines too.
+"""The target processors of shipped kernels: named baselines, so that a wheel runs on other machines too.
 
     x86-64-v2   SSE4.2 and POPCNT: every x86-64 since about 2009
     x86-64-v3   AVX2, BMI2 and FMA besides: since about 2013, but not all of them
     armv8-a     every 64-bit ARM
 
-The levels of x86-64 are those of its psABI; LLVM and GCC know them under the same names. Kernels that are compiled
-where they run, without a wheel, are compiled for that processor alone.
+The x86-64 levels are those of its psABI; LLVM and GCC use the same names. Kernels compiled without a wheel target the
+local processor.
 """
 
 from __future__ import annotations

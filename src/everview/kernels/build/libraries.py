@@ -1,9 +1,9 @@
-"""Compiled kernels in a process: from a symbol to an address, and to a function that Python can call.
+"""Loaded kernels: from a symbol to an address, and to a Python callable.
 
-    Archived   object files that were compiled here, linked by LLVM while they are loaded: needs llvmlite
-    Shared     a shared library that came with the package, loaded by the operating system: needs nothing
+    Archived   object files compiled here, linked by LLVM on loading: needs llvmlite
+    Shared     a shipped shared library, loaded by the operating system
 
-Both hold the same code. A library needs a linker when it is made, which not everybody has, and LLVM brings its own.
+Both hold the same code. Building a shared library needs a linker, which is not always installed; LLVM brings its own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Library(ABC):
         return found
 
     def callable(self, symbol: str, name: str, doc: str) -> Callable[..., Any]:
-        """A kernel as a function of Python's own kind, through its bridge."""
+        """A kernel as a Python callable, through its bridge."""
         self.address(symbol)
         method = _Method(name.encode(), self._find(f"{symbol}_python"), METH_FASTCALL, doc.encode())
         self._kept.append(method)
@@ -138,7 +138,7 @@ class Shared(Library):
 
 @cache
 def library() -> Library:
-    """The kernels of these sources, compiled first if they are not yet."""
+    """The kernels of these sources, compiled first if necessary."""
     path = place.archive_path()
     if path.suffix == place.SHARED:
         return Shared(path)

@@ -1,8 +1,8 @@
-"""Object files to a shared library: what a wheel ships.
+"""Links object files into the shared library that a wheel ships.
 
-The library refers to the C library and to Python by bare names and lists neither as needed, as extension modules
-do with Python: the process that loads it has both. So nothing ties it to the versions of the machine that
-linked it. Kernels call each other directly (`-Bsymbolic`); what is missing is noticed when it is loaded (`-z now`).
+The library refers to the C library and to Python by bare names without listing them as needed, like extension modules
+do with Python: the loading process has both. It is therefore independent of the versions on the machine that linked it.
+Kernels call each other directly (`-Bsymbolic`); missing symbols are detected on loading (`-z now`).
 
 Hazard: object files must be position-independent (`everview.warm` compiles them so), unlike those of an archive.
 """
@@ -22,7 +22,7 @@ OPTIONS = "-shared -Bsymbolic --strip-debug -z now -z relro -z noexecstack --has
 
 
 def link(path: Path, parts: Iterable[tuple[str, bytes]]) -> None:
-    """Make a shared library of object files; it appears whole or not at all."""
+    """Link object files into a shared library, atomically."""
     linker = os.environ.get("LD") or shutil.which("ld") or shutil.which("ld.lld")
     if not linker:
         hint = "install binutils or lld, or name one in LD"

@@ -1,6 +1,6 @@
 """The declarations of `everview.kernels.build.native` in a process that runs kernels: names become addresses.
 
-Functions that only kernels call are left as they are: their bodies are compiled into other code, which is here.
+Functions that only kernels call are left as they are: they are compiled into other code.
 """
 
 from __future__ import annotations

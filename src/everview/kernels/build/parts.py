@@ -1,14 +1,15 @@
-"""Object files of single kernels, kept so that an edit compiles only what it can have changed.
+"""Cached object files of single kernels, so that an edit recompiles only what it can affect.
 
     <base>/everview-kernels/parts/<hash>.o
 
-The archive is versioned by all sources together (`cache`), so one edit asks for a new archive. But a kernel's machine
-code depends only on its own module and on what that imports, directly or not: whatever is compiled into it must have
-been imported. The name of an object file is a hash of exactly those sources, of what the compiler is, and of the
-kernel's symbol; a new archive takes the files it finds and compiles the rest. Kernels called by symbol (`shared`) are
-not compiled into their callers, but their modules count too: a little too much is compiled, never too little.
+The archive is keyed by all sources together (`cache`), so any edit requires a new archive. But a kernel's machine code
+depends only on its own module and its transitive imports: whatever is compiled into it must have been imported. The
+name of an object file is a hash of exactly those sources, of the compiler, and of the kernel's symbol; a new archive
+reuses the files it finds and compiles the rest. Comments and docstrings do not count, so editing prose recompiles
+nothing. Kernels called by symbol (`shared`) are not compiled into their callers, but their modules count too: this
+recompiles slightly too much, never too little.
 
-Hazard: imports are read from the source text. A kernel module must not be imported by a computed name.
+Hazard: imports are parsed from the source text. A kernel module must not be imported by a computed name.
 """
 
 from __future__ import annotations
@@ -86,11 +87,30 @@ class Parts:
 
     @cached_property
     def _hashes(self) -> dict[str, str]:
-        return {name: blake2b(path.read_bytes()).hexdigest() for name, path in self._sources.items()}
+        return {name: blake2b(code_of(path.read_text()).encode()).hexdigest() for name, path in self._sources.items()}
 
     @cached_property
     def _imports(self) -> dict[str, set[str]]:
         return {name: _imported(path) for name, path in self._sources.items()}
+
+
+def code_of(text: str) -> str:
+    """A module's syntax tree without comments, docstrings and the layout of its lines.
+
+    >>> code_of('"Words."\\nx = 1  # one') == code_of("x = 1") != code_of("x = 2")
+    True
+    """
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _dotted(package: Path, path: Path) -> str:

@@ -1,6 +1,6 @@
-"""How far the compiler is, told while somebody waits: a bar on a terminal, a line now and then elsewhere.
+"""Compilation progress: a bar on a terminal, an occasional line elsewhere.
 
-Seconds are those of the clock on the wall, which is what is waited for.
+Seconds are wall-clock time, which is what users wait for.
 """
 
 from __future__ import annotations

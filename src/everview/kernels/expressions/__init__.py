@@ -1,1 +1,1 @@
-"""Row expressions: `vm` (a vectorised machine) and `scalars` (what it does to one value)."""
+"""Row expressions: `vm` (a vectorised VM) and `scalars` (its operations on one value)."""

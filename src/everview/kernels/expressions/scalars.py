@@ -1,15 +1,15 @@
-"""One value at a time: what the machine of `everview.kernels.expressions.vm` applies to every row.
+"""Scalar operations: what the VM (`everview.kernels.expressions.vm`) applies to every row.
 
-Functions take and give int64 *codes* (`everview.types`); what they mean is pinned in `everview.expr.functions`.
+Functions take and return int64 *codes* (`everview.types`); their semantics are specified in `everview.expr.functions`.
 
 - total functions, such as `float_add`, have a result for every input;
-- partial functions come in pairs: `int_add` gives the value, `int_add_failure` says with an error code why there is
-  none (0: there is one). The value function must come back with *something* for every input, without a trap: it is
+- partial functions come in pairs: `int_add` returns the value, `int_add_failure` an error code if there is
+  none (0: there is one). The value function must return *something* for every input, without a trap: it is
   run on all rows of a chunk, also on NULLs and on rows whose branch of a `case` is not taken.
 
 There are more than a hundred of these, so they are `fused`: compiled as part of the kernel that uses them.
 
-Hazard: hardware division traps on `-2**63 / -1` as well as on zero, hence the detours in `int_floordiv`.
+Hazard: hardware division traps on `-2**63 / -1` as well as on zero, hence the special cases in `int_floordiv`.
 """
 
 from __future__ import annotations
@@ -117,6 +117,40 @@ def float_zero_divisor(x, y):
 
 
 @inner
+def _overflow(result, x, y):
+    """Whether finite numbers had a result that is infinite."""
+    return ERROR_OVERFLOW if abs(result) == math.inf and abs(x) < math.inf and abs(y) < math.inf else 0
+
+
+@inner
+def float_add_failure(x, y):
+    a, b = decode(x), decode(y)
+    return _overflow(a + b, a, b)
+
+
+@inner
+def float_sub_failure(x, y):
+    a, b = decode(x), decode(y)
+    return _overflow(a - b, a, b)
+
+
+@inner
+def float_mul_failure(x, y):
+    """Overflow, or underflow: a product of numbers that are not zero is not zero."""
+    a, b = decode(x), decode(y)
+    product = a * b
+    return ERROR_OVERFLOW if product == 0.0 and a != 0.0 and b != 0.0 else _overflow(product, a, b)
+
+
+@inner
+def float_div_failure(x, y):
+    a, b = decode(x), decode(y)
+    result = a / b
+    lost = result == 0.0 and a != 0.0 and abs(b) < math.inf
+    return ERROR_DIVISION if b == 0.0 else (ERROR_OVERFLOW if lost else _overflow(result, a, b))
+
+
+@inner
 def float_mod(x, y):
     """The remainder with the divisor's sign."""
     return encode(decode(x) % decode(y))
@@ -155,8 +189,15 @@ def float_negative(x, _):
 
 
 @inner
-def float_exp(x):
+def float_exp(x, _):
     return encode(math.exp(decode(x)))
+
+
+@inner
+def float_exp_failure(x, _):
+    v = decode(x)
+    result = math.exp(v)
+    return ERROR_OVERFLOW if (result == 0.0 or result == math.inf) and abs(v) < math.inf else 0
 
 
 @inner
@@ -186,10 +227,14 @@ def float_pow(x, y):
 
 @inner
 def float_pow_failure(x, y):
-    """Zero to a negative power, a negative number to a power that is not whole."""
+    """Zero to a negative power, a negative number to a power that is not whole, results that are out of range."""
     a, b = decode(x), decode(y)
     broken = b == b and b != _floor(b)
-    return ERROR_DOMAIN if (a == 0.0 and b < 0.0) or (a < 0.0 and broken) else 0
+    if (a == 0.0 and b < 0.0) or (a < 0.0 and broken):
+        return ERROR_DOMAIN
+    result = math.pow(a, b)
+    lost = result == 0.0 and a != 0.0 and abs(a) < math.inf and abs(b) < math.inf
+    return ERROR_OVERFLOW if lost else _overflow(result, a, b)
 
 
 @inner
@@ -204,8 +249,11 @@ def float_ceil(x):
 
 @inner
 def float_round(x, power):
-    """Rounded to the digits that `power` = 10**digits says, halves to even."""
-    return encode(_rint(decode(x) * float(power)) / float(power))
+    """Rounded to the digits that `power` = 10**digits says, halves to even. What is too large for that has no digits
+    after the point.
+    """
+    scaled = decode(x) * float(power)
+    return x if abs(scaled) == math.inf else encode(_rint(scaled) / float(power))
 
 
 # ---- whole numbers (ints, decimals, timestamps as microseconds) ----------------------------------------------------
@@ -293,7 +341,7 @@ def int_sign(x):
 
 @inner
 def divide_rounding(x, divisor):
-    """x / divisor (positive) to the nearest whole number, halves away from zero: a decimal losing digits."""
+    """x / divisor (positive) to the nearest integer, halves away from zero: a decimal losing digits."""
     q = x // divisor
     r = x - q * divisor
     twice = r - (divisor - r)  # 2r - divisor without overflow
@@ -324,7 +372,7 @@ def less_equal(x, y):
 
 @inner
 def greatest(x, y, zero):
-    """The larger, the first of equals; a NULL is passed over. The code `zero` counts as 0 (for floats that of -0.0)."""
+    """The larger, the first of equals; NULL is ignored. The code `zero` counts as 0 (for floats that of -0.0)."""
     if x == NULL:
         return y
     return y if y != NULL and (0 if y == zero else y) > (0 if x == zero else x) else x
@@ -332,7 +380,7 @@ def greatest(x, y, zero):
 
 @inner
 def least(x, y, zero):
-    """The smaller, the first of equals; a NULL is passed over."""
+    """The smaller, the first of equals; NULL is ignored."""
     if x == NULL:
         return y
     return y if y != NULL and (0 if y == zero else y) < (0 if x == zero else x) else x
@@ -494,7 +542,7 @@ def date_trunc_months(x, months):
 
 @inner
 def date_add_months(x, months):
-    """The same day so many months on, or the last day of a shorter month."""
+    """The same day so many months later, or the last day of a shorter month."""
     year, month, day = _civil(x)
     m = year * 12 + (month - 1) + months
     year, month = m // 12, m % 12 + 1
@@ -559,7 +607,7 @@ def date_weekday(x):
 
 @inner
 def floor_to_multiple(x, unit, offset):
-    """The last moment before or at x when a period of length `unit` began; one began at -offset."""
+    """The start of the period of length `unit` that contains x; one starts at -offset."""
     return x - (x + offset) % unit
 
 

@@ -1,8 +1,8 @@
-"""Pairs come and go: each refers to a ball around its source and one around its target.
+"""Adding and removing pairs: each refers to a ball around its source and one around its target.
 
-A pair that is new joins the lists of its balls' pairs and stays there, also when nobody asks for it any more: only LIVE
-says that. So a step that fails has little to undo, and a pair that comes back finds its place. Later steps take it out
-of both lists, one after the other (`sweeping`).
+A new pair joins the lists of its balls' pairs and stays there even when it is no longer requested: only LIVE records
+that. A failed step therefore has little to undo, and a pair that comes back finds its place. Later steps remove it from
+both lists, one after the other (`sweeping`).
 """
 
 from __future__ import annotations

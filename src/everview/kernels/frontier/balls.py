@@ -1,18 +1,18 @@
-"""Balls: trees that end at a radius, for questions that need only what is near.
+"""Balls: trees that end at a radius, for queries that need only what is near.
 
-A ball is a tree of a forest (`forest`, its question is the ball's number) around one node, its *centre*. It holds every
-vertex up to its *radius* away, with its exact distance, and no other. Everything that keeps a tree right when edges
-change keeps a ball right (`repair`): an offer beyond the radius is refused, and that is all.
+A ball is a tree of a forest (`forest`, its query is the ball's number) around one node, its *centre*. It holds every
+vertex up to its *radius* away, with its exact distance, and no other. Everything that maintains a tree when edges
+change maintains a ball (`repair`); the only difference is that an offer beyond the radius is refused.
 
-*Open.* A ball from which an offer was refused that leads to a vertex outside is open: there is more to find. One that
-is not open holds all there is, whatever its radius.
+*Open.* A ball is open if an offer to a vertex outside was refused: there is more to find. One that is not open holds
+everything reachable, whatever its radius.
 
-*Growing.* The radius goes up by STEP, and all vertices make their offers once more. A step that brings little doubles
-the next one, one that brings much halves it: a long path is walked in few steps, and a ball in a dense graph grows no
-larger than it must.
+*Growing.* The radius increases by STEP, and all vertices make their offers again. A step that adds little doubles the
+next one, one that adds much halves it: a long path takes few steps, and a ball in a dense graph grows no larger than
+necessary.
 
-A ball that nobody refers to any more is emptied; its entries stay, as all entries of a forest do, until it is grown
-again. Before a ball changes it is copied to a log (BALL_LOG), so that a step can be undone.
+An unreferenced ball is emptied; its entries stay, like all entries of a forest, until it is grown again. Before a ball
+changes it is copied to a log (BALL_LOG), so that a step can be undone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A budget for histories: when they take too much, rows are dropped; the chance is worked out, not guessed.
+"""A memory budget for histories: rows are dropped when they use too much, with a computed probability.
 
-A budget is two words that several operators may share: a limit in bytes (0: none) and what they take together. An
-operator looks at it at the end of its work in a step, so that what is committed is within it:
+A budget is two words that several operators may share: a limit in bytes (0: none) and their total usage. An operator
+checks it at the end of its work in a step, so that what is committed is within it:
 
     above 95 %  drop so many rows that 85 % are left. What a row's dropping frees is known, so the chance follows. If
                 all rows of vertices with few edges are not enough, vertices with more edges come into question: up to
@@ -10,11 +10,11 @@ operator looks at it at the end of its work in a step, so that what is committed
     above 100 % and nothing left to drop: a step that brings a new question is refused (FAULT_BUDGET). One that does
                 not goes on: who was promised an answer keeps it
 
-Dropping goes through the tables once. The new table of a question has room for all rows that the log may put back, so
-that the step can still be undone.
+Dropping scans the tables once. The new table of a query has room for all rows that the log may restore, so that the
+step can still be undone.
 
-Hazard: an operator drops only what is its own. One that takes little may be refused a question because another, whose
-edges have not changed in this step, has not been asked to drop yet.
+Hazard: an operator only drops its own rows. One that uses little may be refused a query because another, whose edges
+have not changed in this step, has not dropped any yet.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""Rows of histories that were dropped: it is known that they were there, not what they said.
+"""Dropped rows of histories: their existence is recorded, but not their value.
 
-A dropped row is worked out again when it is needed (`recall`), from the rounds before it. Round 0 is never dropped, so
-that ends. What must be known for it is *that* there was a row, and at which round. Two ways to keep that (Ammar's
+A dropped row is recomputed on demand (`recall`), from the preceding rounds. Round 0 is never dropped, so that
+terminates. This requires knowing *that* there was a row, and at which round. There are two ways to record that (Ammar's
 Det-Drop and Prob-Drop):
 
     exact    a set of (id, round) in each question, 8 bytes and its air: a row costs half
     filters  Bloom filters over all questions, about 10 bits a row. A row that is wrongly held to be dropped costs
              working it out, and nothing else: what comes out is right. None is ever missed.
 
-Filters are asked round by round, so that they hold only rows of the first FILTER_ROUNDS; later ones are kept exactly. A
-key for "this vertex has some" spares most of that. A filter cannot forget: rows that vanish stay in it (STALE counts
-them), and when they are many the history is grown again. A filter that is full is followed by one twice its size.
+Filters are queried round by round, so they hold only rows of the first FILTER_ROUNDS; later ones are recorded exactly.
+A key for "this vertex has some" avoids most of that. A filter cannot delete: rows that vanish stay in it (STALE counts
+them), and when there are many the history is rebuilt. A full filter is followed by one twice its size.
 
-*Which rows.* Vertices of few edges are cheap to work out and rarely asked for; hubs are neither. So rows of vertices
-with fewer than LEAST_DEGREE edges are dropped, of those with more than MOST_DEGREE none, and of the others a part
-(CHANCE), chosen by a hash of question, node and round: what is dropped at a small chance is dropped at a larger one.
-The choice is made when a row is written, and never asked about again: degrees change.
+*Which rows.* Vertices with few edges are cheap to recompute and rarely needed; hubs are neither. Rows of vertices with
+fewer than LEAST_DEGREE edges are therefore dropped, of those with more than MOST_DEGREE none, and of the others a
+fraction (CHANCE), chosen by a hash of query, node and round: what is dropped at a small probability is dropped at a
+larger one. The choice is made when a row is written, and never re-evaluated: degrees change.
 """
 
 from __future__ import annotations

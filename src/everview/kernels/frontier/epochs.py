@@ -1,7 +1,7 @@
-"""What both forms of the operator share: the changes of a step, epoch by epoch, and the saying of differences.
+"""Shared by all forms of the operator: the changes of a step by epoch, and the output of differences.
 
-Several epochs in one step are worked on one after the other. So the rows that came to the traces in the step are listed
-by epoch first. What the operator says in all of them is collected, sorted and given to those who read it at the end.
+Several epochs in one step are processed one after the other. The rows that arrived in the traces in the step are
+therefore first listed by epoch. The output of all of them is collected, sorted and passed on at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from everview.kernels.frontier.forest import (
     RULE_WORDS,
 )
 from everview.kernels.memory import alloc, free, ld, reserve, st
-from everview.kernels.operators.arrange import emit
+from everview.kernels.operators.arrange import TIMES_KEPT, emit
 from everview.kernels.run.scope import SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
 from everview.kernels.trace.batch import BATCH_DATA, BATCH_ROWS, time_at
@@ -126,5 +126,5 @@ def publish(ctx):
         clear_delta(output)
         return 0
     add_delta(output, batch, ld(ld(ctx, FOREST_SCOPE), SCOPE_NOW), ld(ctx, FOREST_STEP))
-    emit(ld(ctx, FOREST_STREAM), batch)
+    emit(ld(ctx, FOREST_STREAM), batch, TIMES_KEPT)
     return 0

@@ -1,20 +1,20 @@
-"""The forest: for each vertex of each question its value and its parent, in memory that changes in place.
+"""The forest: for each vertex of each query its value and its parent, in memory that changes in place.
 
-A forest is *derived*. What the operator has said is in its output's trace, durable as any other, and the forest can be
-grown again from the edges and the sources as of any time (see `trees`): so nothing of it is ever written, and a session
-that opens a directory grows it when the first change comes. What it needs is a way back: a step that fails must leave
-it as it was. Every entry that an epoch is about to change is copied to the *log* first, once per epoch (`touch`);
-`undo` copies back, from the end. It allocates nothing, and neither does `forget`, which a commit calls.
+A forest is *derived* state. The operator's output is in its trace, durable like any other, and the forest can be
+rebuilt from the edges and the sources as of any time (see `trees`). It is therefore never written, and a session that
+opens a directory rebuilds it at the first change. What it needs is undo: a failed step must restore it. Every entry
+that an epoch is about to change is first copied to the *log*, once per epoch (`touch`); `undo` copies back, from the
+end. It allocates nothing, and neither does `forget`, which a commit calls.
 
-Entries have numbers that stay while they live, and are found by tables of hashes (`finding`). An entry that no path
-leads to any more stays, with the parent NO_PARENT. When most are like that the forest is grown again; of balls they are
-swept up little by little (`sweeping`).
+Entries have stable numbers while they live, and are found by hash tables (`finding`). An unreachable entry stays, with
+the parent NO_PARENT. When most are like that the forest is rebuilt; those of balls are swept incrementally
+(`sweeping`).
 
-Values are *internal*: codes as they are if the least is wanted, all bits turned if the largest is (FOREST_FLIP), so
-that less is better everywhere.
+Values are *internal*: the codes themselves if the least is wanted, all bits inverted if the largest is (FOREST_FLIP),
+so that less is better everywhere.
 
-Hazards. A kernel may leave at every allocation (see `everview.kernels.leaving`): room is made before anything is
-changed. And making room moves blocks: an address of one must be read anew after `new_entry`, `touch` or a push.
+Hazards: a kernel may exit at every allocation (see `everview.kernels.leaving`), so room is made before anything is
+changed. And making room moves blocks: an address of one must be read again after `new_entry`, `touch` or a push.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ from everview.kernels.memory import free, ld, reserve, size_of, st
     FOREST_HEADS_N,
     FOREST_FREE,
     FOREST_FREE_N,
+    FOREST_DIRECT,
+    FOREST_LOW,
     FOREST_SWEPT_BALL,
     FOREST_SWEPT_AT,
     FOREST_LOG,
@@ -92,7 +94,7 @@ from everview.kernels.memory import free, ld, reserve, size_of, st
     FOREST_LOAD,
     FOREST_REGROWN,
     FOREST_WORDS,
-) = range(69)
+) = range(71)
 """A context, what follows without its prefix. RULES: RULE_WORDS for each rule. START: the trace of the sources, by
 question, node and value; START_VALUE: whether they have one. OUT_MAP: which word of an entry each column of the output
 is. KEY and NODE: blocks with the key that is sought. PHASE, EPOCH, CURSOR, FUEL: where the work is (see `trees`).
@@ -100,10 +102,10 @@ BUILT: the forest is grown; LOUD: it was in the step under way, with everything 
 never used again; 0 while growing. WILD: edges with weights that trees cannot have (see `repair`). FORM: FORM_TREES or
 FORM_HISTORIES or FORM_PAIRS, whose contexts begin with the same words and go on with their own (see `history`,
 `pairs`); INITIAL and ASKED: traces that only those have. BALLS: the registry of balls, if its trees are such (`balls`).
-TABLE and HEADS: see `finding`; SWEPT: see `sweeping`. FREE: an entry that nobody has (plus one), the others follow by
-VERTEX_NEXT, and how many there are. STATE: which column of the question is a state that rules change, plus one; 0:
-none. LOAD: a block for growing at once (see `loading`); REGROWN: whether an epoch of the step started anew (see
-`trees`). The rest are growing blocks with their sizes in word 0, and how many rows they have.
+TABLE, HEADS, DIRECT and LOW: see `finding`; SWEPT: see `sweeping`. FREE: an entry that nobody has (plus one), the
+others follow by VERTEX_NEXT, and how many there are. STATE: which column of the question is a state that rules change,
+plus one; 0: none. LOAD: a block for growing at once (see `loading`); REGROWN: whether an epoch of the step started anew
+(see `trees`). The rest are growing blocks with their sizes in word 0, and how many rows they have.
 """
 
 FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_OTHER = range(4)
@@ -388,7 +390,7 @@ def free_forest(ctx):
     """Give back what a forest has allocated."""
     for field in (
         FOREST_ENTRIES_N, FOREST_TABLE_SIZE, FOREST_TABLE_OLD_SIZE, FOREST_HEADS_SIZE, FOREST_HEADS_OLD_SIZE,
-        FOREST_HEADS_N, FOREST_FREE, FOREST_FREE_N, FOREST_SWEPT_BALL, FOREST_SWEPT_AT,
+        FOREST_HEADS_N, FOREST_FREE, FOREST_FREE_N, FOREST_DIRECT, FOREST_SWEPT_BALL, FOREST_SWEPT_AT,
     ):  # fmt: skip
         st(ctx, field, 0)
     for field in (FOREST_ENTRIES, FOREST_TABLE, FOREST_TABLE_OLD, FOREST_HEADS, FOREST_HEADS_OLD, FOREST_EPOCHS_AT):

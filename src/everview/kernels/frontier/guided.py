@@ -1,23 +1,23 @@
-"""One shortest path, searched from scratch over the edges' arrangements, and guided by an index of landmarks.
+"""One shortest path, searched from scratch over the edges' arrangements, guided by an index of landmarks.
 
-Without an index this is Dijkstra's search that stops at the target. With one, for every landmark l, d(l, v) and d(v, l)
-are kept as a view, and by the triangle inequality
+Without an index this is Dijkstra's search that stops at the target. With one, d(l, v) and d(v, l) are maintained as a
+view for every landmark l, and by the triangle inequality
 
     d(v, t)  >=  d(l, t) - d(l, v)        d(v, t)  >=  d(v, l) - d(t, l)        d(s, t)  <=  d(s, l) + d(l, t)
 
-The largest of the first two, over all landmarks, is how far v is from the target at least. Where one distance is
-infinite and the other is not, there is no way from v to the target at all. Where both are, nothing is known.
+The largest of the first two, over all landmarks, is a lower bound of the distance from v to the target. If one distance
+is infinite and the other is not, there is no path from v to the target at all. If both are, nothing is known.
 
-*From both ends.* Who has an index has the edges in both directions, too. Two of Dijkstra's searches, along the edges
-from the source and against them from the target, touch far fewer vertices than one that is guided (A*). Each edge
-between them makes a path, an upper bound like that of the best landmark. A vertex is given up if its cost and its
-bound are no less than that. The search is over when what comes next on both sides is no less together: then the upper
+*From both ends.* With an index the edges are available in both directions, too. Two Dijkstra searches, along the edges
+from the source and against them from the target, touch far fewer vertices than one guided search (A*). Each edge
+between them makes a path, an upper bound like that of the best landmark. A vertex is abandoned if its cost and its
+bound are no less than that. The search ends when the next vertices on both sides together are no less: then the upper
 bound, which is a path's length, is the distance.
 
-The index is read in its arrangement by node. Rows of a vertex lie in several batches, with what was taken back among
-them: diffs times values are added up for each landmark, and what is left is the value.
+The index is read in its arrangement by node. Rows of a vertex are in several batches, including deleted ones: diffs
+times values are added up for each landmark, and the remainder is the value.
 
-Hazard: weights must not be negative; the search then gives NEGATIVE.
+Hazard: weights must not be negative; the search then returns NEGATIVE.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The operator, lean form: values after every round as histories, and what edges say asked for when it is needed.
+"""The lean form of the operator: values after every round as histories, with contributions of edges computed on
+demand.
 
-It says what `trees` says, and more: also sums, and values after a number of rounds. It needs a few words for each
-change of a vertex's value from round to round, and nothing for edges. Questions are worked on one after the other, each
-with an agenda of its own (`rerun`); each epoch of a step on the edges as of that epoch.
+Its output includes that of `trees`, plus sums, and values after a number of rounds. It needs a few words for each
+change of a vertex's value from round to round, and nothing for edges. Queries are processed one after the other, each
+with its own agenda (`rerun`); each epoch of a step on the edges as of that epoch.
 
     IDLE      nothing to do; a step begins
     GROWING   all questions from the beginning: a newcomer says all of it (LOUD); after opening nothing is said
@@ -10,11 +11,12 @@ with an agenda of its own (`rerun`); each epoch of a step on the edges as of tha
     RUNNING   question by question: STAGE_BEGIN schedules, STAGE_RUN works the agenda off, STAGE_SAY says what changed
     CLOSING   what is newly asked for is said, what is not any more is taken back; the next epoch, or the end
 
-*Only what is asked for is said*, if ASKED is there: a distance between two nodes costs a row of output, not one for
-each node on the way. What was said of a vertex before is read from the output's own trace, since it may have been
-dropped here; in a step with several epochs, from REPORTED first.
+*Only requested vertices are output*, if ASKED is given: a distance between two nodes costs a row of output, not one for
+each node on the way. The previous output for a vertex is read from the output's own trace, since it may have been
+dropped here; in a step with several epochs, first from REPORTED.
 
-It returns to the executor, to be called again, whenever its fuel is gone: so a step can be interrupted in the middle.
+It returns to the executor, to be called again, whenever its fuel is used up, so that a step can be interrupted in the
+middle.
 """
 
 from __future__ import annotations

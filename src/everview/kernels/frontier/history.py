@@ -1,24 +1,24 @@
-"""Histories: for each vertex of each question, the rounds at which its value changed, and to what.
+"""Histories: for each vertex of each query, the rounds at which its value changed, and the new values.
 
-This is the lean form of a loop (Ammar's *join on demand* with *eager merging*). A loop keeps what every edge says in
-every round, and differences of that; here nothing of the edges is kept. The state of a vertex after round i is the
-value of its latest *row* at or before i; what edges say is read from the edges' arrangements when it is needed
-(`recall`), and which rows a change can have touched is found by four rules (`rerun`).
+This is the lean form of a loop (Ammar's *join on demand* with *eager merging*). A loop stores what every edge
+contributes in every round, and differences of that; here nothing of the edges is stored. The state of a vertex after
+round i is the value of its latest *row* at or before i; contributions of edges are read from the edges' arrangements on
+demand (`recall`), and the rows that a change can affect are found by four rules (`rerun`).
 
     ids        node -> a small number, the same in all questions
     questions  a record for each, found by its columns
     rows       a table of hashes in each question: (id, round) -> value, 16 bytes a row
 
-Rows of one id lie in one run of the table, from the id's home to the next empty slot, in no order; a look at the run
-finds the latest before a round and the first after it. Tables grow by a quarter, not by doubling: memory is what this
-form is for. Some rows may be *dropped* (`dropped`): then it is known that they were there, and they are worked out
-when they are needed.
+Rows of one id are in one run of the table, from the id's home to the next empty slot, unordered; scanning the run finds
+the latest before a round and the first after it. Tables grow by a quarter, not by doubling: saving memory is the
+purpose of this form. Some rows may be *dropped* (`dropped`): then only their existence is recorded, and they are
+recomputed on demand.
 
-Like a forest, a history is derived: from the edges and what rounds begin with, as of any time. Nothing of it is
-written. A step is undone by a log: before a row changes, what was there is noted. `undo` puts it back from the end and
-needs no memory, because a table that had room for a row has it still; tables get smaller between steps only (`tidy`).
+Like a forest, a history is derived: from the edges and the initial values, as of any time. It is never written. A step
+is undone by a log: before a row changes, its previous state is recorded. `undo` restores it from the end and needs no
+memory, because a table that had room for a row still has it; tables shrink between steps only (`tidy`).
 
-Hazard: a question's record moves when another is made; `question_at` is asked again afterwards.
+Hazard: a query's record moves when another is created; call `question_at` again afterwards.
 """
 
 from __future__ import annotations

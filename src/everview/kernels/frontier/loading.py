@@ -1,24 +1,25 @@
-"""A forest that is grown at once, from nothing but the edges and the sources as of a time.
+"""Bulk construction of a forest from the edges and the sources as of a time.
 
 Where most of what there is has just come, repairing vertex by vertex (`repair`) would look every neighbour up in a
 table of hashes, and order all of them by a heap. Here vertices are *slots*: the node less the smallest one. Values,
-parents and depths are columns over the slots. Entries are made at the end, in the order of nodes, in a table that has
-their size. That is possible where the numbers of nodes lie close together (`SPREAD_OUT`), there are no questions, and
-no edge is wild; everything else is grown by `repair.spread`. Measured on 100,000 nodes with 500,000 edges, a whole load
-takes a third of the time.
+parents and depths are columns over the slots. Entries are made at the end, in the order of nodes: one for every slot if
+most have a value, so that a node's number finds it, else in a table that has their size. That is possible where the
+numbers of nodes lie close together (`SPREAD_OUT`), there are no questions, and no edge is wild; everything else is
+grown by `repair.spread`. Measured on 100,000 nodes with 500,000 edges, a whole load takes a third of the time.
 
     SOURCING    the sources' own values: the best for each slot
     ARRANGING   whether they are in order of their nodes, too
     WALKING     from the best value on, each slot gives what it has to its neighbours
-    ENTERING    slots that have a value become entries
+    ENTERING    slots become entries
 
-*Without a heap.* If every edge adds the same (hops, labels, reachability), values are given in the order in which they
-are taken: a queue does. It is merged with the sources, if these are in order; each slot is asked once.
+*Without a heap.* If every edge adds the same (hops, labels, reachability), values are assigned in the order in which
+they are taken: a queue suffices. It is merged with the sources, if these are in order; each slot is processed once.
 
-The result is one that repairing could have left: the pair of a parent comes before that of its child (see `repair`).
+The result is one that repairing could have produced: the pair of a parent comes before that of its child (see
+`repair`).
 
-All that is needed meanwhile is one block, FOREST_LOAD. A step that fails frees it, and grows the forest again when the
-next change comes: there is no log.
+All temporary state is one block, FOREST_LOAD. A failed step frees it, and the forest is rebuilt at the next change:
+there is no log.
 """
 
 from __future__ import annotations
@@ -88,6 +89,11 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE, trace_rows
 SPREAD_OUT = 1
 """Slots for each row of edges and sources, at most: the block is then no larger than the edges' indexes are."""
 
+DIRECT_UP_TO = 3
+"""Slots for each one that has a value up to which every slot has an entry (`finding`): less than `epochs.WASTE`, so
+that a forest is not grown again and again.
+"""
+
 FEW_SLOTS = 4096
 """Slots that there may always be."""
 
@@ -100,10 +106,11 @@ FEW_SLOTS = 4096
     LOAD_HEAD,
     LOAD_TAIL,
     LOAD_STANDING,
+    LOAD_DIRECT,
     LOAD_COLUMNS,
-) = range(9)
+) = range(10)
 """The block: the stage, and how far it is; the smallest node, how many slots; whether a queue does; where the queue
-begins and ends; how many slots have a value. Then the columns, one word for each slot.
+begins and ends; how many entries there will be; whether every slot has one. Then the columns, one word for each slot.
 """
 
 COLUMN_VALUE, COLUMN_PARENT, COLUMN_DEPTH, COLUMN_BASE, COLUMN_QUEUE, LOAD_WIDTH = range(6)
@@ -362,35 +369,53 @@ def _number(load):
     return n
 
 
+@inner
+def _make_room(ctx, load):
+    """Room for all entries: for every slot one (LOAD_DIRECT) if most have a value, else only for those that have."""
+    standing = _number(load)
+    slots = ld(load, LOAD_SLOTS)
+    direct = slots <= DIRECT_UP_TO * standing + FEW_SLOTS
+    st(load, LOAD_DIRECT, 1 if direct else 0)
+    st(load, LOAD_STANDING, slots if direct else standing)
+    room_for(ctx, ld(load, LOAD_STANDING), slots if direct else 0, ld(load, LOAD_LOW))
+
+
+@inner
+def _enter(ctx, load, s, one, parent):
+    """Make entry number `one` of a slot."""
+    entries = ld(ctx, FOREST_ENTRIES)
+    at = place(ctx, one)
+    base = ld(load, _column(load, COLUMN_BASE) + s)
+    based = base != WORST_VALUE
+    standing = parent != NO_PARENT
+    st(entries, at + VERTEX_NODE, ld(load, LOAD_LOW) + s)
+    st(entries, at + VERTEX_VALUE, ld(load, _column(load, COLUMN_VALUE) + s))
+    st(entries, at + VERTEX_PARENT, parent)
+    st(entries, at + VERTEX_DEPTH, ld(load, _column(load, COLUMN_DEPTH) + s) if standing else 0)
+    st(entries, at + VERTEX_BASE, base if based else 0)
+    st(entries, at + VERTEX_FLAGS, FLAG_BASED if based else 0)
+    st(entries, at + VERTEX_STAMP, 0)
+    st(entries, at + VERTEX_NEXT, NO_PARENT)
+
+
 @shared
 def _enter_all(ctx, load):
-    """Make an entry of every slot that has a value, from slot LOAD_AT on."""
-    value = _column(load, COLUMN_VALUE)
-    parent = _column(load, COLUMN_PARENT)
-    depth = _column(load, COLUMN_DEPTH)
-    base = _column(load, COLUMN_BASE)
-    number = _column(load, COLUMN_QUEUE)
+    """Make the entries, from slot LOAD_AT on."""
     if ld(load, LOAD_AT) == 0:
-        st(load, LOAD_STANDING, _number(load))
-        room_for(ctx, ld(load, LOAD_STANDING))
-    entries = ld(ctx, FOREST_ENTRIES)
+        _make_room(ctx, load)
+    parent = _column(load, COLUMN_PARENT)
+    number = _column(load, COLUMN_QUEUE)
+    direct = ld(load, LOAD_DIRECT) != 0
     s = ld(load, LOAD_AT)
     slots = ld(load, LOAD_SLOTS)
     while s < slots and ld(ctx, FOREST_FUEL) >= 0:
         p = ld(load, parent + s)
-        if p != NO_PARENT:
-            one = ld(load, number + s)
-            at = place(ctx, one)
-            based = ld(load, base + s) != WORST_VALUE
-            st(entries, at + VERTEX_NODE, ld(load, LOAD_LOW) + s)
-            st(entries, at + VERTEX_VALUE, ld(load, value + s))
-            st(entries, at + VERTEX_PARENT, p if p == OWN_VALUE else ld(load, number + p))
-            st(entries, at + VERTEX_DEPTH, ld(load, depth + s))
-            st(entries, at + VERTEX_BASE, ld(load, base + s) if based else 0)
-            st(entries, at + VERTEX_FLAGS, FLAG_BASED if based else 0)
-            st(entries, at + VERTEX_STAMP, 0)
-            st(entries, at + VERTEX_NEXT, NO_PARENT)
-            enter(ctx, ld(load, LOAD_LOW) + s, one)
+        if direct:
+            _enter(ctx, load, s, s, p)
+            st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - 1)
+        elif p != NO_PARENT:
+            _enter(ctx, load, s, ld(load, number + s), p if p == OWN_VALUE else ld(load, number + p))
+            enter(ctx, ld(load, LOAD_LOW) + s, ld(load, number + s))
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - 4)
         s += 1
     st(load, LOAD_AT, s)

@@ -1,22 +1,22 @@
 """Where two balls meet: the distance of a pair of nodes, from a ball around each.
 
 AHEAD is a forest of balls along the edges, around sources; BEHIND one against them, around targets. A path from source
-to target has a last vertex u in the ball ahead; if the ball behind has the next one, v, its length is
+to target has a last vertex u in the ball ahead; if the ball behind contains the next one, v, its length is
 
     ahead(u) + weight of (u, v) + behind(v)
 
 and the least of these over all edges is the distance, as long as *it is no more than both radii and one*: let u be the
-last within the radius ahead, then v is farther than that, and has so much less to go that the ball behind has it. Else
-a ball must grow, unless one of them holds all there is.
+last within the radius ahead, then v is farther than that, and its remaining distance is small enough for the ball
+behind to contain it. Otherwise a ball must grow, unless one of them is complete.
 
-A pair remembers its best edge (NEAR, FAR). What can change the best:
+A pair stores its best edge (NEAR, FAR). The best can change because
 
     a vertex has come to a ball, or nearer: the edges that lead on from it may be better
     an edge came between two balls
     the best edge went, or its ends are farther away or gone: the edges of one ball are all looked at again (`look`)
 
-The pairs of a ball are a list, those of balls that share many pairs are walked for every vertex that changes: the price
-of one source with thousands of targets.
+The pairs of a ball are a list, and those of balls that share many pairs are walked for every vertex that changes: the
+price of one source with thousands of targets.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What edges offer: reading the shared arrangements of edges and sources, as of a time.
+"""Offers of edges: reads the shared arrangements of edges and sources, as of a time.
 
-Rows of one vertex lie in several batches of a trace, and what was deleted lies there twice. Adding that up for every
-row read would cost more than all the rest. So a row is taken as it is; only one that would *change* something (a better
-value, a parent to hang from) is asked whether it is there: whether the diffs of all its copies up to the time add up to
-more than none (`there`). That is rare.
+Rows of one vertex are in several batches of a trace, including deleted ones. Consolidating them for every row read
+would cost more than everything else. A row is therefore taken as it is; only one that would *change* something (a
+better value, a new parent) is verified: whether the diffs of all its copies up to the time have a positive sum
+(`there`). That is rare.
 
-Hazard: this is sound because no multiplicity of an edge or a source is ever negative, which the planner sees to.
+Hazard: this is sound because multiplicities of edges and sources are never negative, which the planner ensures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from everview.kernels.frontier.forest import (
     FOREST_FLIP,
     FOREST_KEY,
     FOREST_NODE,
+    FOREST_NRULES,
     FOREST_QUESTIONS,
+    FOREST_RULES,
     FOREST_START,
     FOREST_START_VALUE,
     RULE_BACKWARD,
@@ -31,6 +33,7 @@ from everview.kernels.frontier.forest import (
     RULE_KIND,
     RULE_MOST_IN,
     RULE_MOST_OUT,
+    RULE_WORDS,
     VERTEX_BASE,
     VERTEX_FLAGS,
     place,
@@ -38,7 +41,16 @@ from everview.kernels.frontier.forest import (
 )
 from everview.kernels.memory import ld, st
 from everview.kernels.sums import plus
-from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
+from everview.kernels.trace.batch import (
+    BATCH_CAP,
+    BATCH_DATA,
+    BATCH_DIFF_MASK,
+    BATCH_ROWS,
+    compare_rows,
+    diff_at,
+    time_at,
+)
+from everview.kernels.trace.hints import hint_index, hint_rows
 from everview.kernels.trace.search import find_key
 from everview.kernels.trace.trace import TRACE_COLS, TRACE_COUNT, TRACE_TABLE
 from everview.types import NULL
@@ -53,24 +65,45 @@ INFINITY_CODE = 0x7FF0000000000000
 """The code of the infinite float; that of NaN is larger."""
 
 
-@shared
-def there(trace, batch, row, time):
-    """Whether a row of a batch of the trace is there at a time."""
+@inner
+def _copies(trace, other, batch, row, time):
+    """The sum of the diffs, up to a time, of all copies that one batch of a trace has of a row of another."""
     data = ld(batch, BATCH_DATA)
     cap = ld(batch, BATCH_CAP)
     cols = ld(trace, TRACE_COLS)
-    table = ld(trace, TRACE_TABLE)
+    theirs = ld(other, BATCH_DATA)
+    their_cap = ld(other, BATCH_CAP)
+    rows = ld(other, BATCH_ROWS)
     total = 0
-    for b in range(ld(trace, TRACE_COUNT)):
-        other = ld(table, b)
-        theirs = ld(other, BATCH_DATA)
-        their_cap = ld(other, BATCH_CAP)
-        rows = ld(other, BATCH_ROWS)
-        i = find_key(other, data, cap, row, cols)
-        while i < rows and compare_rows(theirs, their_cap, i, data, cap, row, cols) == 0:
-            if time_at(other, theirs, i) <= time:
-                total = plus(total, diff_at(other, theirs, i, 0))
-            i += 1
+    i = find_key(other, data, cap, row, cols)
+    while i < rows and compare_rows(theirs, their_cap, i, data, cap, row, cols) == 0:
+        if time_at(other, theirs, i) <= time:
+            total = plus(total, diff_at(other, theirs, i, 0))
+        i += 1
+    return total
+
+
+@shared
+def there(trace, batch, row, time):
+    """Whether a row of a batch of the trace is there at a time.
+
+    A batch of nothing but insertions can only add to the sum. Mostly the largest one is like that, and the others show
+    that nothing was deleted: then it is not read.
+    """
+    table = ld(trace, TRACE_TABLE)
+    count = ld(trace, TRACE_COUNT)
+    total = 0
+    hint_rows(trace, ld(ld(batch, BATCH_DATA), row))
+    if ld(batch, BATCH_DIFF_MASK) == 0 and time_at(batch, ld(batch, BATCH_DATA), row) <= time:
+        total = 1
+    for b in range(count):
+        if ld(ld(table, b), BATCH_DIFF_MASK) != 0:
+            total = plus(total, _copies(trace, ld(table, b), batch, row, time))
+    if total > 0:
+        return 1
+    total = 0
+    for b in range(count):
+        total = plus(total, _copies(trace, ld(table, b), batch, row, time))
     return 1 if total > 0 else 0
 
 
@@ -235,6 +268,19 @@ def read_base(ctx, entry, node, time):
     st(entries, at + VERTEX_BASE, best)
     st(entries, at + VERTEX_FLAGS, (ld(entries, at + VERTEX_FLAGS) & ~FLAG_BASED) | based)
     return based
+
+
+@shared
+def hint_edges(ctx, node, ahead, far):
+    """The edges of a node will be read, from near to far (`ahead`) or back: `far`, some nodes from now, else soon."""
+    rules = ld(ctx, FOREST_RULES)
+    for r in range(ld(ctx, FOREST_NRULES)):
+        trace = ld(rules, r * RULE_WORDS + (RULE_FORWARD if ahead != 0 else RULE_BACKWARD))
+        if far != 0:
+            hint_index(trace, node)
+        else:
+            hint_rows(trace, node)
+    return 0
 
 
 @inner

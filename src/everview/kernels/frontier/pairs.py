@@ -1,8 +1,8 @@
-"""The operator for pairs: the distance of each pair that is asked for, by a ball around either end.
+"""The operator for pairs: the distance of each requested pair, by a ball around either end.
 
-A tree from the source holds all that can be reached, most of it beyond the target. Two balls that meet in the middle
-hold a small part of that: a thousandth in a graph of a million nodes. So a question costs kilobytes, and most changes
-touch few of thousands of questions: an edge finds the balls that have its ends by the forests' lists (`finding`).
+A tree from the source holds everything reachable, most of it beyond the target. Two balls that meet in the middle hold
+a small part of that: a thousandth in a graph of a million nodes. A query therefore costs kilobytes, and most changes
+affect few of thousands of queries: an edge finds the balls that contain its ends by the forests' lists (`finding`).
 
     IDLE      nothing to do; a step begins
     OPENING   an epoch begins: pairs come and go, tree edges are cut
@@ -11,13 +11,14 @@ touch few of thousands of questions: an edge finds the balls that have its ends 
     SETTLING  pairs in doubt: balls grow until the best edge is known to be the distance
     CLOSING   differences are collected; the next epoch, or all are said
 
-When it is grown (a newcomer says it all, after opening a directory nothing is said) all pairs are in doubt, balls are
-their centres, and SETTLING is all there is to do. The same is done when an epoch changes more than the forests hold.
+When it is built (as a new operator with full output, after opening a directory without any) all pairs are in doubt,
+balls are their centres, and only SETTLING has work. The same happens when an epoch changes more than the forests hold.
 
-*Wild weights* (see `repair`): where distances can get smaller along edges balls mean nothing. While there are such
-edges the balls ahead have no radius, those behind are left alone, and the distance is what the tree ahead says.
+*Wild weights* (see `repair`): if distances can decrease along edges, balls are meaningless. While there are such edges
+the balls ahead have no radius, those behind are not used, and the distance is that of the tree ahead.
 
-It returns to the executor, to be called again, whenever its fuel is gone: so a step can be interrupted in the middle.
+It returns to the executor, to be called again, whenever its fuel is used up, so that a step can be interrupted in the
+middle.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""What edges say in a round, asked when it is needed: nothing of it is kept.
+"""Contributions of edges in a round, computed on demand: none are stored.
 
     value of v after round i + 1 = the best of its own, at round 0, and of what edges (w, v) make of w's after round i
 
-or, where values are added up, the sum of both. The edges are read in the arrangement by their far ends. A row of an
-edge is taken as it is; one that would be the best is asked whether it is there (see `offers`). Sums need not even that:
-rows add up with their diffs.
+or, where values are summed, the sum of both. The edges are read in the arrangement by their far ends. A row of an edge
+is taken as it is; one that would be the best is verified (see `offers`). Sums do not even need that: rows add up with
+their diffs.
 
-*Dropped rows.* What a vertex says after round i is what its latest row says. If that one was dropped, it must be worked
-out first, from the round before, which may need others. No recursion: what is missing is put on a stack (NEEDS), the
-work in hand is given up and begun again when all of it is known. What was worked out is remembered (MEMO) for as long
-as the question is worked on: without that, a row would be worked out once for every path that leads to it.
+*Dropped rows.* The value of a vertex after round i is that of its latest row. If that one was dropped, it must first be
+recomputed, from the previous round, which may need others. There is no recursion: missing values are pushed on a stack
+(NEEDS), the current work is abandoned and restarted when all of them are known. Recomputed values are cached (MEMO)
+while the query is processed: otherwise a row would be recomputed once for every path that leads to it.
 
-*Shares.* Where ranks are added up, an edge passes on (value * TIMES + weight * OF) // (weight * 2 * OF): the fraction
-TIMES / (2 * OF) of the value, divided by the weight (how many share it), to the nearest unit.
+*Shares.* If ranks are summed, an edge passes on (value * TIMES + weight * OF) // (weight * 2 * OF): the fraction TIMES
+/ (2 * OF) of the value, divided by the weight (the number of shares), to the nearest unit.
 """
 
 from __future__ import annotations

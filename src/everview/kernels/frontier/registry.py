@@ -1,11 +1,10 @@
-"""Numbered records that are found by two words: balls by their centre, pairs by their ends.
+"""Numbered records found by two words: balls by their centre, pairs by their ends.
 
-Five words of a context from `field` on: the block of the records (it grows, its size is in word 0), how many there are,
-a table of hashes that finds them, with its size, and a record that is free (plus one; its second word names the next).
-A record's first two words are its key; numbers stay until a record is struck, so that other memory may name records by
-them.
+A registry is five words of a context from `field` on: the block of the records (it grows, its size is in word 0), their
+number, a hash table, its size, and a free record (plus one; its second word is the next). A record's first two words
+are its key; numbers are stable until a record is struck, so that other memory may refer to them.
 
-Hazard: a new record moves the block; an address of it is read anew after `enrol`.
+Hazard: a new record moves the block; read its address again after `enrol`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One epoch of a forest: what a change cuts is mended from what still stands.
+"""One epoch of a forest: what a change cuts is repaired from what still stands.
 
-The invariant that everything rests on: *(value, depth) of a parent comes before that of its child*; the depth counts
-edges on which the value stays the same. So nobody whose pair comes before mine can be my descendant, and may become my
-parent without a look at anything else. Cycles cannot hold themselves up, and most deletions end at the vertex they hit.
+The central invariant: *(value, depth) of a parent comes before that of its child*; the depth counts edges on which the
+value stays the same. A vertex whose pair comes before mine is therefore not my descendant, and may become my parent
+without further checks. Cycles cannot support themselves, and most deletions end at the vertex they hit.
 
     cut      tree edges that went, and sources that got worse: who hung there is suspect
     trim     a suspect hangs itself to another that offers the same value (and comes before it), or falls, and makes its
@@ -11,25 +11,25 @@ parent without a look at anything else. Cycles cannot hold themselves up, and mo
     offer    new edges and sources make their offers
     spread   Dijkstra, from all that got better or grew again
 
-The parts that may be long stop when FOREST_FUEL is gone and go on when they are called again. They answer 1 when done.
+The potentially long phases stop when FOREST_FUEL is used up and continue on the next call. They return 1 when done.
 
 *Loads.* An epoch that changes more than the forest holds starts from the sources alone, and spreads once, in order:
 offers of values that change again before the end would be most of the work. Most are grown by `loading`, not here.
 
-*Wild weights.* Where an edge may make a value better the invariant does not hold. While there is such an edge, every
-epoch starts from the sources alone and spreads in rounds (Bellman and Ford's, the heap ordered by number of edges):
-right, and as slow as that. A path longer than the number of vertices has gone round a negative cycle. Weights beyond
-2**61 are wild, too: then it depends on nothing but the graph whether a path is found that does not fit into 64 bits.
+*Wild weights.* If an edge may improve a value the invariant does not hold. While there is such an edge, every epoch
+starts from the sources alone and spreads in rounds (Bellman-Ford, the heap ordered by number of edges): correct, but
+slow. A path longer than the number of vertices contains a negative cycle. Weights beyond 2**61 are wild, too: then it
+depends only on the graph whether a path overflows 64 bits.
 
-Trap: who grew again may be better off than before, by an edge that came in the same epoch. So it spreads, unless it is
-alone and worse off: then nobody can take its offer.
+Trap: a regrown vertex may be better than before, by an edge that came in the same epoch. It therefore spreads, unless
+it is alone and worse: then nobody can take its offer.
 """
 
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.frontier.balls import enlist, is_open, open_ball, radius_of
-from everview.kernels.frontier.finding import find, first_of, found_or_new, new_entry, next_of
+from everview.kernels.frontier.finding import find, first_of, found_or_new, hint, new_entry, next_of
 from everview.kernels.frontier.forest import (
     ALONG_SAME,
     FLAG_BASED,
@@ -41,11 +41,13 @@ from everview.kernels.frontier.forest import (
     FOREST_ENTRIES_N,
     FOREST_EPOCHS_AT,
     FOREST_FUEL,
+    FOREST_HEAP,
     FOREST_HEAP_N,
     FOREST_KEY,
     FOREST_NRULES,
     FOREST_QUESTIONS,
     FOREST_RULES,
+    FOREST_STACK,
     FOREST_STACK_N,
     FOREST_START,
     FOREST_STEP,
@@ -82,6 +84,7 @@ from everview.kernels.frontier.offers import (
     edges_of,
     fails,
     first_row,
+    hint_edges,
     is_wild,
     offered,
     read_base,
@@ -92,6 +95,7 @@ from everview.kernels.frontier.offers import (
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
+from everview.kernels.trace.hints import FAR_AHEAD, NEAR_AHEAD
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
 
 FEW = 1024
@@ -196,6 +200,25 @@ def _change(ctx, i):
 
 
 @inner
+def _hint_change(ctx, i, last):
+    """Change number i will be looked at, if it is one before the last: ask for the entries of its ends."""
+    if i < last and ld(ctx, FOREST_QUESTIONS) == 0:
+        rule, delta, row = _change(ctx, i)
+        data = ld(delta, BATCH_DATA)
+        hint(ctx, ld(data, row))
+        if rule >= 0:
+            hint(ctx, ld(data, ld(delta, BATCH_CAP) + row))
+
+
+@inner
+def _hint_entry(ctx, block, at, first, ahead, far):
+    """The entry that word `at` of a block names, if that is not before `first`, will be worked on."""
+    if at >= first:
+        entry = ld(block, at)
+        hint_edges(ctx, ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_NODE), ahead, far)
+
+
+@inner
 def _count_changed(ctx, rules, epoch):
     """Bring the number of wild edges up to date with an epoch's changes; what it is now."""
     bounds = ld(ctx, FOREST_EPOCHS_AT)
@@ -228,7 +251,9 @@ def cut(ctx, epoch, time, anew):
     """See the module; `anew`: see `must_start_anew`."""
     rules = ld(ctx, FOREST_RULES)
     bounds = ld(ctx, FOREST_EPOCHS_AT)
-    for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
+    last = ld(bounds, epoch + 1)
+    for i in range(ld(bounds, epoch), last):
+        _hint_change(ctx, i + FAR_AHEAD, last)
         rule, delta, row = _change(ctx, i)
         if rule < 0:
             _cut_source(ctx, delta, row, time)
@@ -327,6 +352,9 @@ def trim(ctx, time):
         if ld(ctx, FOREST_FUEL) < 0:
             return 0
         reserve(ctx, FOREST_BAD, FOREST_BAD_N, 2, 1)
+        top = ld(ctx, FOREST_STACK_N)
+        _hint_entry(ctx, ld(ctx, FOREST_STACK), top - FAR_AHEAD, 1, 0, 1)
+        _hint_entry(ctx, ld(ctx, FOREST_STACK), top - NEAR_AHEAD, 1, 0, 0)
         entry = next_suspect(ctx)
         ask(ctx, entry)
         if not _rehang(ctx, rules, entry, time):
@@ -421,6 +449,8 @@ def regrow(ctx, time):
         if ld(ctx, FOREST_FUEL) < 0:
             st(ctx, FOREST_CURSOR, j)
             return 0
+        _hint_entry(ctx, ld(ctx, FOREST_BAD), 1 + 2 * min(j + FAR_AHEAD, fallen - 1), 1, 0, 1)
+        _hint_entry(ctx, ld(ctx, FOREST_BAD), 1 + 2 * min(j + NEAR_AHEAD, fallen - 1), 1, 0, 0)
         entry = ld(ld(ctx, FOREST_BAD), 1 + 2 * j)
         ask(ctx, entry)
         grown, best = _regrow(ctx, rules, entry, time)
@@ -493,7 +523,9 @@ def offer(ctx, epoch):
     """See the module."""
     rules = ld(ctx, FOREST_RULES)
     bounds = ld(ctx, FOREST_EPOCHS_AT)
-    for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
+    last = ld(bounds, epoch + 1)
+    for i in range(ld(bounds, epoch), last):
+        _hint_change(ctx, i + FAR_AHEAD, last)
         rule, delta, row = _change(ctx, i)
         if rule < 0:
             entry = _sourced(ctx, delta, row)
@@ -565,5 +597,7 @@ def spread(ctx, time):
                 st(ctx, FOREST_HEAP_N, 0)
                 return 1
             ask(ctx, entry)
+            if ld(ctx, FOREST_HEAP_N) > 0:  # mostly the next one
+                hint_edges(ctx, ld(entries, place(ctx, ld(ld(ctx, FOREST_HEAP), 3)) + VERTEX_NODE), 1, 0)
             _spread_from(ctx, rules, entry, time)
     return 1

@@ -1,7 +1,7 @@
-"""Which vertices a change makes work out again, and in which rounds.
+"""Which vertices a change re-evaluates, and in which rounds.
 
-An *agenda* of (round, vertex), earliest first. To *run* (v, i) is to work out the value of v after round i + 1 from the
-edges as they are now (`recall`), compare it with the value after round i, and write the row at i + 1, or none if they
+There is an *agenda* of (round, vertex), earliest first. To *run* (v, i) is to compute the value of v after round i + 1
+from the current edges (`recall`), compare it with the value after round i, and write the row at i + 1, or none if they
 are equal. Rows up to i are those of the new version by then: no earlier version is ever read. What must be run:
 
     1  an edge (u, v) came: v, in the first round that u has a row at; an edge went: v, in every round that u has one at
@@ -9,15 +9,15 @@ are equal. Rows up to i are those of the new version by then: no earlier version
     3  the row of v at i + 1 changed: its out-neighbours and v itself, in round i + 1
     4  v was run in round i: v again, in the next round that it or an in-neighbour has a row at
 
-Rule 4 goes on from row to row, and so meets all of them without a list. Sources of edges that went are no in-neighbours
-any more, so that their rows must be scheduled by rule 1 at once; without that, rows stay that nothing supports.
+Rule 4 proceeds from row to row, and so reaches all of them without a list. Sources of deleted edges are no longer
+in-neighbours, so their rows must be scheduled by rule 1 at once; otherwise unsupported rows would remain.
 
-For the best value most edges that come or go change nothing, and rule 1 finds out by a look: an edge that offers v no
+For the best value most inserted or deleted edges change nothing, which rule 1 detects cheaply: an edge that offers v no
 better value than it has after any round adds nothing, and one that offered a worse one supported nothing. (Values only
-get better from round to round, so that the rounds of u's rows are all that matter.)
+improve from round to round, so only the rounds of u's rows matter.)
 
-A row that was dropped is held to have changed, because it is not known what it was. So where most rows of most vertices
-are dropped, a change that matters walks through all that can be reached: right, and as slow as working it all out.
+A dropped row is assumed to have changed, because its value is unknown. If most rows of most vertices are dropped, a
+relevant change therefore visits everything reachable: correct, but as slow as recomputing it all.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Pairs in doubt: balls grow until the best edge between them is known to be the distance; and shrink again.
+"""Settles pairs in doubt: balls grow until the best edge between them is known to be the distance; and shrink again.
 
-A pair is in doubt when it is new, when its best edge may be gone, or when a ball that held all there is has been opened
-(`meeting.doubt`). One after the other is taken up: if its radii do not do, the ball that is smaller, for each of the
-pairs that share it, grows by a step (STAGE is GROW until it has), and what it has come by may be met. Growing never
-puts others in doubt.
+A pair is in doubt when it is new, when its best edge may be gone, or when a complete ball has been opened
+(`meeting.doubt`). They are processed one after the other: if its radii are too small, the ball with fewer vertices per
+sharing pair grows by a step (STAGE is GROW until it has), and its new vertices may be met. Growing never puts others in
+doubt.
 
-Balls that reach much farther than their pairs need give that back: when a pair has come nearer, and when the number of
-a ball's pairs has halved.
+Balls that reach much farther than their pairs need shrink: when a pair has come nearer, and when the number of a ball's
+pairs has halved.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""What nobody needs any more is swept up, a little in each step: entries of balls, balls, pairs.
+"""Incremental garbage collection: entries of balls, balls, and pairs.
 
-Vertices fall out of balls when edges go, and whole balls are left when their pairs are. Their entries stay in the
-tables and in the balls' lists. To grow all balls again without them would be a pause of seconds for thousands of pairs;
-to let them be is a leak. So each step walks on a little (`sweep`), ball after ball, from the newest entry of each to
-its centre:
+Vertices leave balls when edges are deleted, and whole balls become unused with their pairs. Their entries stay in the
+tables and in the balls' lists. Rebuilding all balls without them would pause thousands of pairs for seconds; keeping
+them is a leak. Each step therefore continues a little (`sweep`), ball after ball, from the newest entry of each to its
+centre:
 
     a pair that is not live leaves the list of the ball; out of both lists its record is struck
     an entry without a value leaves the tables and the list, and is free for another vertex (`finding.take_out`); the
     centre stays until it is the only one, because it ends the list
     a ball that nobody refers to, without entries and pairs, is struck
 
-It runs when a step begins: nothing is in the logs then that would name what goes, and if the step fails it need not be
-undone. It allocates nothing. While a table is moving (`finding`), it helps with that instead.
+It runs when a step begins: the logs then refer to nothing that is removed, and if the step fails it need not be undone.
+It allocates nothing. While a table is being moved (`finding`), it helps with that instead.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The operator: the best value of every vertex, kept by trees.
+"""The operator: the best value of every vertex, maintained by trees.
 
     value(v) = best of its own as a source, and of what every edge (u, v, w) makes of value(u)
 
-where an edge never makes a value better and makes nothing better of what is worse (`forest.KIND`). The operator reads
-the edges' arrangements in place, in both directions, and says differences like any other: they are its trace, which is
-all of its state that outlives the process. What a loop needs rounds for, and a difference for each of them, is here one
-value and one parent (`forest`), mended epoch by epoch (`repair`).
+where an edge never improves a value and is monotone (`forest.KIND`). The operator reads the edges' arrangements in
+place, in both directions, and outputs differences like any other: they are its trace, its only state that outlives the
+process. Where a loop needs rounds, and a difference for each of them, there is one value and one parent here
+(`forest`), repaired epoch by epoch (`repair`).
 
-Several epochs in one step are worked on one after the other, each on the edges as of that epoch: rows of the traces
-have times, and later ones are passed over.
+Several epochs in one step are processed one after the other, each on the edges as of that epoch: rows of the traces
+have times, and later ones are skipped.
 
     IDLE      nothing to do; a step begins
     GROWING   the forest is grown from the sources, at once (`loading`) where that is possible: a newcomer says all of
@@ -18,7 +18,8 @@ have times, and later ones are passed over.
     TRIMMING, REGROWING, SPREADING
     CLOSING   its differences are collected; the next epoch, or all are said
 
-It returns to the executor, to be called again, whenever its fuel is gone: so a step can be interrupted in the middle.
+It returns to the executor, to be called again, whenever its fuel is used up, so that a step can be interrupted in the
+middle.
 """
 
 from __future__ import annotations

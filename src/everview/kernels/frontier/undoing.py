@@ -1,7 +1,7 @@
-"""The end of a step for operators whose memory changes in place: what it changed stays, or is put back.
+"""The end of a step for operators whose memory changes in place: commit or undo.
 
-A call that fails for want of memory leaves blocks behind that nobody knows; the executor frees those that no context
-names. Tables and filters of histories are named by other blocks, and must be told apart from them (`keep_all`).
+A call that runs out of memory leaks blocks; the executor frees those that no context refers to. Tables and filters of
+histories are referred to by other blocks, and must be marked (`keep_all`).
 """
 
 from __future__ import annotations

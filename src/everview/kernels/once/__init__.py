@@ -1,7 +1,7 @@
-"""Questions that are asked once: programs, joins and groups over whole columns, nothing of which is kept.
+"""One-off queries: programs, joins and groups over whole columns, without state.
 
-Columns are arrays of int64 codes. They are given by their addresses, because a column of a table is read where it lies:
-in a trace's batch. Nothing here allocates, so nothing can fail; the caller brings room for what is found.
+Columns are arrays of int64 codes, given by address, because a table's column is read in place from a trace's batch.
+Nothing here allocates, so nothing can fail; the caller provides the output space.
 
     columns    expressions and conditions over columns, some of them seen through row numbers
     matching   pairs of rows with equal keys

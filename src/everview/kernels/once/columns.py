@@ -1,7 +1,7 @@
-"""Programs of the expression machine over columns that lie anywhere.
+"""VM programs over columns at arbitrary addresses.
 
-A column is an address and, if it is seen through row numbers, the address of these (0: row i is word i). Row numbers
-are what joins and filters give; values are fetched only when a program reads them.
+A column is an address and optionally the address of row numbers (0: row i is word i). Joins and filters produce row
+numbers; values are fetched only when a program reads them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ word says it for all rows.
 
 @entry("int", "words", brief=True)
 def batches_of(trace, out, room):
-    """Where the committed batches of a trace lie; how many there are, even if there is no room to say it of all."""
+    """The locations of the committed batches of a trace; returns how many there are, even if there is no room for
+    all."""
     table = ld(trace, TRACE_TABLE)
     n = ld(trace, TRACE_OLD)
     if n * FOUND_WORDS > room:
@@ -69,7 +70,7 @@ def _copied(code, words):
 def compute(
     code, instructions, words, registers, addresses, cols, places, _places, wanted, n_wanted, error, out, _o, n
 ):
-    """Run a program over n rows; the wanted registers become rows of `out`. The number of rows that failed."""
+    """Run a program over n rows; the wanted registers become rows of `out`. Returns the number of failed rows."""
     regs = alloc(registers * VM_ROWS)
     program = _copied(code, instructions * words)
     failed = 0
@@ -93,7 +94,7 @@ def compute(
 
 @entry("matrix", "int", "words", "words", "int", "int", "words", lasting=False)
 def select(code, instructions, words, registers, addresses, cols, places, _places, keep, error, out, n):
-    """The numbers of the rows, of n, for which register `keep` is 1; how many, or -1 if a row failed."""
+    """The numbers of the rows, of n, for which register `keep` is 1; returns how many, or -1 if a row failed."""
     regs = alloc(registers * VM_ROWS)
     program = _copied(code, instructions * words)
     found = 0

@@ -1,7 +1,7 @@
-"""Numbers for groups of equal rows, and what is known of each group: totals and extremes.
+"""Numbers groups of equal rows, and computes totals and extremes of groups.
 
-Sums of integers are kept as the dataflow keeps them, in two words of which neither can overflow: the sum of the lower
-halves of the values and that of the upper halves (see `everview.kernels.reduce.aggregate`).
+Sums of integers are kept as in the dataflow, in two words that cannot overflow: the sums of the lower and of the upper
+halves of the values (see `everview.kernels.reduce.aggregate`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Room in the lists of traces, so that a step need not replace them while others read.
+"""Reserves space in the lists of traces, so that a step need not move them while others read.
 
-A trace's list of batches grows by being moved (`everview.kernels.trace.trace`). A reader beside a step would look into
-the list that is gone. A step appends few batches, because it folds them as they come: each but the last is more than
-twice as large as the next, so there are no more than rows have bits. With that much room, nothing moves before the
+A trace's list of batches grows by reallocation (`everview.kernels.trace.trace`). A concurrent reader would then use a
+freed list. A step appends few batches, because it folds them as they come: each but the last is more than twice as
+large as the next, so there are at most as many as a row count has bits. With that much space, nothing moves before the
 step is committed.
 """
 
@@ -18,7 +18,7 @@ MOST_IN_STEP = 66
 
 @entry("int")
 def make_room(session):
-    """See to it that no list of batches has to move during the next step."""
+    """Make sure that no list of batches has to move during the next step."""
     traces = ld(session, EXECUTOR_TRACES)
     for i in range(ld(session, EXECUTOR_NTRACES)):
         trace = ld(traces, i)

@@ -1,8 +1,8 @@
-"""Pairs of rows with equal keys: a hash table of one side, which the other asks.
+"""Hash joins: a hash table of one side, probed by the other.
 
-Heads are the first row of each slot (-1: none), `chain` the next of the same slot. With one key column whose values lie
-close together there is a slot for each value (`dense`): no row of another value is ever met. A NULL key matches
-nothing: rows that have one are left out on either side (`nullable` tells of each column whether to look).
+Heads are the first row of each slot (-1: none), `chain` the next of the same slot. With one key column whose values are
+dense there is a slot for each value (`dense`), without collisions. A NULL key matches nothing: such rows are left out
+on either side (`nullable` says for each column whether to check).
 """
 
 from __future__ import annotations

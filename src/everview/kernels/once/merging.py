@@ -1,8 +1,8 @@
-"""Adding up the weights of sorted batches in one pass.
+"""Consolidates sorted batches in one pass.
 
-A row that was inserted, deleted and inserted again lies in a batch once for each time, one beside the other, or in
-several batches, each sorted. So whatever is there at a time is found by going through all batches together, as in a
-merge: no hashing, and of most rows only the first column is looked at.
+A row that was inserted, deleted and inserted again occurs once for each time, adjacent within a batch, or in several
+batches, each sorted. The contents at a time are therefore found by merging all batches: no hashing, and for most rows
+only the first column is compared.
 """
 
 from __future__ import annotations

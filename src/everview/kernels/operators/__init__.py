@@ -1,4 +1,3 @@
-"""What happens to rows: `stream` (expressions, on the way to the next operators), `batcher` and `consolidate` (where
-they wait), `arrange`, `join`, `extend` (delta joins and worst-case-optimal joins), `activate` (a loop is told of a
-change).
+"""Row processing: `stream` (expressions, on the way to the next operators), `batcher` and `consolidate` (buffering),
+`arrange`, `join`, `extend` (delta joins and worst-case-optimal joins), `activate` (starting loops).
 """

@@ -1,7 +1,7 @@
-"""Activate: a change of an arrangement made outside a loop (or one round ago) must get the loop's joins to run.
+"""Activate: lets a change of an arrangement outside a loop (or one round ago) run the loop's joins.
 
-Joins read such an arrangement in place, so nothing arrives in an batcher of the loop; this operator puts the loop time
-on the agenda at which the change becomes visible there.
+Joins read such an arrangement in place, so nothing arrives in a batcher of the loop; this operator schedules the loop
+time at which the change becomes visible there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Arrange: sort and consolidate what waits in the batcher at this loop time, and add it to the trace.
+"""Arrange: sorts and consolidates the batcher's rows at this loop time, and adds them to the trace.
 
-The new batch is the *delta* that joins and reductions of the same arrangement work from; its rows also go on,
+The new batch is the *delta* from which joins and reductions of the same arrangement work; its rows are also forwarded,
 unchanged, to the stream's sinks. With a stateless trace this is plain consolidation: loop variables need it, because
-differences that cancel would otherwise circulate for ever.
+differences that cancel would otherwise circulate forever.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from everview.kernels.operators.stream import (
     flush,
 )
 from everview.kernels.run.scope import SCOPE_NOW, SCOPE_SLOT_NOW
-from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
+from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
 from everview.kernels.threads.private_copy import close_stream, private_stream
 from everview.kernels.threads.team import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
 from everview.kernels.trace.merge import merge_now
-from everview.kernels.trace.packed import CHAIN
+from everview.kernels.trace.packing import CHAIN
 from everview.kernels.trace.sort import sort_rows
 from everview.kernels.trace.trace import NO_SINCE, TRACE_COLS, TRACE_DIFFS, add_delta, clear_delta
 
@@ -34,8 +34,13 @@ ARRANGE_BATCHER, ARRANGE_TRACE, ARRANGE_SCOPE, ARRANGE_STREAM, ARRANGE_STEP, ARR
 """ARRANGE_PRESET: a batch sorted elsewhere (a bulk load) that joins whatever waits in the batcher."""
 
 
-EMIT_TAKEN, EMIT_STREAM, EMIT_BATCH, EMIT_WORDS = range(4)
-"""A share of a batch to emit: the chunks taken (see `by_chunks`), where to, and the batch."""
+EMIT_TAKEN, EMIT_STREAM, EMIT_BATCH, EMIT_TIMES, EMIT_WORDS = range(5)
+"""A share of a batch to emit: the chunks taken (see `by_chunks`), where to, the batch, and at which times."""
+
+TIMES_KEPT, TIMES_NOW, TIMES_IN_LOOP = range(3)
+"""At which times rows are emitted: their own; the first epoch of the step under way; in a loop, their own round of that
+step.
+"""
 
 
 @shared
@@ -53,9 +58,10 @@ def take(batcher, slot, cols, diffs, step):
 
 
 @inner
-def _emit_rows(stream, batch, start, end):
+def _emit_rows(stream, batch, start, end, times):
     """Send rows [start, end) of a batch down a stream."""
     data = ld(batch, BATCH_DATA)
+    now = ld(ld(stream, STREAM_STEP), STEP_BASE) + 1
     cap = ld(batch, BATCH_CAP)
     regs = ld(stream, STREAM_REGS)
     tail = ld(stream, STREAM_TAIL)
@@ -64,7 +70,12 @@ def _emit_rows(stream, batch, start, end):
         for c in range(ld(batch, BATCH_COLS)):
             copy_words(regs, c * VM_ROWS, data, c * cap + start, n)
         for i in range(n):
-            st(tail, i, time_at(batch, data, start + i))
+            time = time_at(batch, data, start + i)
+            if times == TIMES_NOW:
+                time = now
+            elif times == TIMES_IN_LOOP:
+                time |= 1
+            st(tail, i, time)
             st(tail, VM_ROWS + i, diff_at(batch, data, start + i, 0))
         st(stream, STREAM_N, n)
         st(stream, STREAM_MORE, end - start - n)
@@ -83,30 +94,31 @@ def _emit_pieces(share):
         start = next_chunk(share, piece)
         if start >= rows:
             return 0
-        _emit_rows(ld(share, EMIT_STREAM), batch, start, min(start + piece, rows))
+        _emit_rows(ld(share, EMIT_STREAM), batch, start, min(start + piece, rows), ld(share, EMIT_TIMES))
 
 
 @inner
-def _new_share(stream, batch):
+def _new_share(stream, batch, times):
     share = alloc_with(EMIT_WORDS, EVER)
     st(share, EMIT_STREAM, stream)
     st(share, EMIT_BATCH, batch)
+    st(share, EMIT_TIMES, times)
     return share
 
 
 @shared
-def emit(stream, batch):
-    """Send a batch's rows down a stream."""
+def emit(stream, batch, times):
+    """Send a batch's rows down a stream, at which times is one of TIMES_*."""
     if stream == 0 or ld(stream, STREAM_NSINKS) == 0:
         return 0
     step = ld(stream, STREAM_STEP)
     team = ld(step, STEP_TEAM)
     if team == 0 or ld(batch, BATCH_ROWS) < ld(step, STEP_SPLIT):
-        _emit_rows(stream, batch, 0, ld(batch, BATCH_ROWS))
+        _emit_rows(stream, batch, 0, ld(batch, BATCH_ROWS), times)
         return 0
     shares = new_shares(team)
     for k in range(members(team)):
-        st(shares, k, _new_share(private_stream(stream) if k > 0 else stream, batch))
+        st(shares, k, _new_share(private_stream(stream) if k > 0 else stream, batch, times))
     by_chunks(team, _emit_pieces(), shares)
     for k in range(1, members(team)):
         close_stream(ld(ld(shares, k), EMIT_STREAM), stream)
@@ -137,5 +149,5 @@ def arrange(ctx):
         return 0
     add_delta(trace, batch, ld(scope, SCOPE_NOW), ld(ctx, ARRANGE_STEP))
     st(ctx, ARRANGE_PRESET, 0)  # it has an owner only now
-    emit(ld(ctx, ARRANGE_STREAM), batch)
+    emit(ld(ctx, ARRANGE_STREAM), batch, TIMES_KEPT)
     return 0

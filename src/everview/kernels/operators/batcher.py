@@ -1,11 +1,11 @@
-"""Batchers: where rows wait, unsorted, for the pass at their loop time.
+"""Batchers: buffers of unsorted rows until the pass at their loop time.
 
 A row is stored as consecutive words: its columns, its time, its diffs. Rows of one slot (see `scope`) share a buffer:
-word 0 is the number of rows, word 1 its room in rows, then the rows. Buffers stay with their slot and are used again,
-except large ones, which are given back after the pass that empties them.
+word 0 is the number of rows, word 1 its capacity in rows, then the rows. Buffers stay with their slot and are reused,
+except large ones, which are freed after the pass that empties them.
 
-What a helper thread wrote (see `private`) is not copied: its buffer becomes the next one of the slot's *chain*, whose
-address is word 2. New rows always go to the first.
+A helper thread's output (see `private`) is not copied: its buffer is linked into the slot's *chain*, whose next address
+is word 2. New rows always go to the first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Adding up rows while they wait.
+"""Consolidates rows while they wait in a batcher.
 
-A group-by over a large join has a row in its batcher for every pair and few groups. When such an batcher (its rows
-carry accumulators, see `stream`) has come to some thousands of rows, equal ones are added up in place; it then stays
-small enough for the cache. If that saves less than half, the buffer is left alone until it is emptied.
+A group-by over a large join has a row in its batcher for every pair and few groups. When such a batcher (its rows carry
+accumulators, see `stream`) has reached some thousands of rows, equal ones are added up in place; it then stays small
+enough for the cache. If that saves less than half, the buffer is left alone until it is emptied.
 """
 
 from __future__ import annotations

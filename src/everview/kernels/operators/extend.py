@@ -1,25 +1,24 @@
 """Extend: joins of any number of relations without intermediate state, one variable (or relation) at a time.
 
 A join of n relations is multilinear, so a change of it is a sum of n *pipelines* (ammar-2023 §3.2, goebel-2019 §8, §9):
-pipeline i begins with what is new in relation i, and looks the rest of each row up in the others. Where several
-relations change in one pass, pipeline i reads relation j with this pass's change if j < i and without it if j > i.
-Passes visit loop times in a total order that extends the partial one (see `scope`), and differences multiply at the
-join of their times; so every combination of differences is said exactly once, in the pass of its latest, inside loops
-too.
+pipeline i begins with what is new in relation i, and looks up the rest of each row in the others. If several relations
+change in one pass, pipeline i reads relation j with this pass's change if j < i and without it if j > i. Passes visit
+loop times in a total order that extends the partial one (see `scope`), and differences multiply at the join of their
+times; every combination of differences is therefore output exactly once, in the pass of its latest, inside loops too.
 
 A pipeline is a list of *levels*. A level binds new variables, given those bound so far, from its *parts*: relations
 arranged with the bound columns in front and the new ones behind them.
 
     count      how many rows each part has for the bound columns
-    propose    the part with the fewest gives its distinct values, in ascending order
+    propose    the part with the fewest enumerates its distinct values, in ascending order
     validate   the others seek each value forward, and so skip what they do not share ("leapfrog")
 
-A part that has all its columns bound after the level is *complete* there, and its diffs and times are multiplied in,
-there and only there; until then it only restricts. With one variable per level this is the worst-case-optimal join,
-with a whole relation per level it is the classical delta query.
+A part whose columns are all bound after the level is *complete* there, and its diffs and times are multiplied in there
+and only there; until then it only restricts. With one variable per level this is the worst-case-optimal join, with a
+whole relation per level the classical delta query.
 
-The search is depth first: one row of each level at a time, so no proposals pile up, whatever the size of the output. A
-level keeps, per part and batch, the range of rows that fit and the run of rows with the present value.
+The search is depth-first: one row of each level at a time, so no proposals pile up, whatever the size of the output. A
+level keeps, per part and batch, the range of matching rows and the run of rows with the current value.
 """
 
 from __future__ import annotations

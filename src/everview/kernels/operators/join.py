@@ -1,13 +1,13 @@
 """Join: every pair of left and right updates with equal keys, at the join of their times.
 
 Joins are bilinear: with A, B the arrangements before this pass and a, b their deltas, the change is a⋈B + (A+a)⋈b. Both
-arrangements are sorted with the key columns first. A small delta looks its keys up through the batches' bucket
-indexes; otherwise the two sides leapfrog over each other's gaps ("alternating seeks"), so the work follows the
-smaller side. Rows leave in chunks through the stream, so an output of any size needs no memory here.
+arrangements are sorted with the key columns first. A small delta looks its keys up through the batches' bucket indexes;
+otherwise the two sides leapfrog over each other's gaps ("alternating seeks"), so the work is proportional to the
+smaller side. Rows are output in chunks through the stream, so an output of any size needs no memory here.
 
-An arrangement made outside the loop is read in place: its times are epochs and count as "before this step" or by
-their distance from its start (SUB). The arrangement of a loop variable that is nothing but last round's output is
-that output's arrangement, read one round later (ADD).
+An arrangement from outside the loop is read in place: its times are epochs and count as "before this step" or by their
+distance from its start (SUB). The arrangement of a loop variable that is just last round's output is that output's
+arrangement, read one round later (ADD).
 """
 
 from __future__ import annotations
@@ -138,8 +138,9 @@ def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
     JOIN_SHARE_OTHER,
     JOIN_SHARE_BATCHES,
     JOIN_SHARE_LEFT,
+    JOIN_SHARE_AT_LEAST,
     JOIN_SHARE_WORDS,
-) = range(7)
+) = range(8)
 """A share of a join: the chunks taken (see `by_chunks`), its context, and what is joined."""
 
 
@@ -156,29 +157,33 @@ def _join_pieces(share):
         if start >= rows:
             flush(ld(ctx, JOIN_STREAM))
             return 0
+        end = min(start + piece, rows)
+        left_is_delta = ld(share, JOIN_SHARE_LEFT)
         for k in range(ld(share, JOIN_SHARE_BATCHES)):
-            join_batches(ctx, delta, start, min(start + piece, rows), ld(table, k), ld(share, JOIN_SHARE_LEFT), 0)
+            join_batches(ctx, delta, start, end, ld(table, k), left_is_delta, ld(share, JOIN_SHARE_AT_LEAST))
 
 
 @inner
-def _new_share(ctx, delta, other, batches, left_is_delta):
+def _new_share(ctx, delta, other, batches, left_is_delta, at_least):
     share = alloc_with(JOIN_SHARE_WORDS, EVER)
     st(share, JOIN_SHARE_CTX, ctx)
     st(share, JOIN_SHARE_DELTA, delta)
     st(share, JOIN_SHARE_OTHER, other)
     st(share, JOIN_SHARE_BATCHES, batches)
     st(share, JOIN_SHARE_LEFT, left_is_delta)
+    st(share, JOIN_SHARE_AT_LEAST, at_least)
     return share
 
 
 @inner
-def _join_delta(ctx, delta, other, batches, left_is_delta):
-    """Join a batch of changes with the first `batches` batches of a trace."""
+def _join_delta(ctx, delta, other, batches, left_is_delta, at_least):
+    """Join a batch of changes with the first `batches` batches of a trace; no result is earlier than `at_least`."""
     step = ld(ctx, JOIN_STEP)
     team = ld(step, STEP_TEAM)
     if team == 0 or ld(delta, BATCH_ROWS) < ld(step, STEP_SPLIT):
         for k in range(batches):
-            join_batches(ctx, delta, 0, ld(delta, BATCH_ROWS), ld(ld(other, TRACE_TABLE), k), left_is_delta, 0)
+            o = ld(ld(other, TRACE_TABLE), k)
+            join_batches(ctx, delta, 0, ld(delta, BATCH_ROWS), o, left_is_delta, at_least)
         return
     stream = ld(ctx, JOIN_STREAM)
     flush(stream)
@@ -189,7 +194,7 @@ def _join_delta(ctx, delta, other, batches, left_is_delta):
             own = alloc_with(JOIN_WORDS, EVER)
             copy_words(own, 0, ctx, 0, JOIN_WORDS)
             st(own, JOIN_STREAM, private_stream(stream))
-        st(shares, k, _new_share(own, delta, other, batches, left_is_delta))
+        st(shares, k, _new_share(own, delta, other, batches, left_is_delta, at_least))
     by_chunks(team, _join_pieces(), shares)
     for k in range(1, members(team)):
         own = ld(ld(shares, k), JOIN_SHARE_CTX)
@@ -209,9 +214,7 @@ def join_all(ctx):
     small = left if left_is_delta else right
     large = right if left_is_delta else left
     for a in range(ld(small, TRACE_COUNT)):
-        for b in range(ld(large, TRACE_COUNT)):
-            d = ld(ld(small, TRACE_TABLE), a)
-            join_batches(ctx, d, 0, ld(d, BATCH_ROWS), ld(ld(large, TRACE_TABLE), b), left_is_delta, at_least)
+        _join_delta(ctx, ld(ld(small, TRACE_TABLE), a), large, ld(large, TRACE_COUNT), left_is_delta, at_least)
 
 
 @operator
@@ -232,8 +235,8 @@ def join(ctx):
     if (a == 0 and b == 0) or ld(stream, STREAM_NSINKS) == 0:
         return 0
     if a != 0:
-        _join_delta(ctx, a, right, ld(right, TRACE_COUNT) - (1 if b != 0 else 0), True)
+        _join_delta(ctx, a, right, ld(right, TRACE_COUNT) - (1 if b != 0 else 0), True, 0)
     if b != 0:
-        _join_delta(ctx, b, left, ld(left, TRACE_COUNT), False)
+        _join_delta(ctx, b, left, ld(left, TRACE_COUNT), False, 0)
     flush(stream)
     return 0

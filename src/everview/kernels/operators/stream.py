@@ -1,17 +1,17 @@
-"""Streams: rows on their way from one stateful operator to the batchers of the next ones.
+"""Streams: rows in transit from one stateful operator to the batchers of the next ones.
 
-A stateful operator writes its output rows into a chunk of its stream; when the chunk is full, or the operator done,
-the chunk goes to every *sink*. A sink is a fused chain of linear operators: it runs a small program over the chunk
-(projection, filter), moves the times (entering or leaving a loop, going round it), flips signs (negation) and appends
-the rows to the batcher of a stateful operator. Union is several sinks with one batcher. Linear operators hold no state,
-so rows of any time pass at once.
+A stateful operator writes its output rows into a chunk of its stream; when the chunk is full, or the operator done, the
+chunk goes to every *sink*. A sink is a fused chain of linear operators: it runs a small program over the chunk
+(projection, filter), adjusts the times (entering or leaving a loop, feedback), flips signs (negation) and appends the
+rows to the batcher of a stateful operator. Union is several sinks with one batcher. Linear operators have no state, so
+rows of any time pass at once.
 
-Times move by  t' = ((t - SINK_PRE * base) & SINK_AND) + SINK_ADD + SINK_POST * base,  where `base` is the last epoch
-before this step: times are epochs outside loops and count from the step inside (see `times`). A sink with a priority
-lifts its loop's coordinate to at least (priority, 0). A sink that goes round the loop checks the round limit.
+Times change by t' = ((t - SINK_PRE * base) & SINK_AND) + SINK_ADD + SINK_POST * base, where `base` is the last epoch
+before this step: times are epochs outside loops and relative to the step inside (see `times`). A sink with a priority
+lifts its loop's coordinate to at least (priority, 0). A feedback sink checks the round limit.
 
-Sums and counts turn values into diffs: a sink with accumulators writes, instead of one diff, the diff times 1, times
-a value's low or high half, and so on; see `reduce` for how they are read back.
+Sums and counts turn values into diffs: a sink with accumulators writes, instead of one diff, the diff times 1, times a
+value's low or high half, and so on; see `reduce` for how they are decoded.
 
 Rows for which the program failed go, with the error's code as their only column, to the error batcher.
 """
@@ -124,7 +124,8 @@ def code_float(code):
 def float_digit(code, k):
     """What a float adds to accumulator k of FLOAT_WORDS: a signed digit, or 1 for values that have none.
 
-    Digits make sums exact whatever comes and goes: bits from 2**-128 to 2**126 are kept, smaller ones are cut off.
+    Digits make sums exact under any insertions and deletions: bits from 2**-128 to 2**126 are kept, smaller ones are
+    truncated.
     """
     x = code_float(code)
     kind = 0
@@ -298,14 +299,15 @@ PRESSED = 1
 
 @inner
 def heed():
-    """A place where an operator may be stopped although it allocates nothing: all its rows fail a condition, say."""
+    """A point where an operator may be stopped although it allocates nothing, for example because all its rows fail a
+    condition."""
     if raw_load(shared_words(), CELL_LIMIT) == PRESSED:
         no_memory(0)
 
 
 @inner
 def flush_full(stream, n):
-    """There are n rows in the chunk now: send it on if it is full. How many there are then."""
+    """After adding rows, n in total: flush the chunk if it is full. Returns the remaining number."""
     if n < VM_ROWS:
         return n
     heed()

@@ -1,9 +1,9 @@
-"""Expressions over base rows, made inside a step: which rows of tables does a row of a view hang on?
+"""Boolean expressions over base rows, created inside a step: which table rows does a row of a view depend on?
 
-Start with `nodes` (expressions as numbers: equal exactly when they say the same), then `operations` (what joins and
-reductions do with them), `labels` (the order of the variables, kept along a depth-first walk) and `keeping` (what is
-written of them, and what is forgotten).
+Start with `nodes` (expressions as numbers: equal exactly when they are equivalent), then `operations` (used by joins
+and reductions), `labels` (the order of the variables, maintained along a depth-first walk) and `keeping` (persistence
+and garbage collection).
 
-Nothing else in kernels imports this folder. The machine for row expressions, reductions and the executor call what they
-are given the address of, so an edit here compiles these files alone.
+Nothing else in kernels imports this package. The expression VM, reductions and the executor call through addresses, so
+an edit here recompiles these files alone.
 """

@@ -1,13 +1,13 @@
-"""What is written of nodes, and which are forgotten.
+"""Persistence and garbage collection of nodes.
 
-At the end of a step's program the nodes that it has made become rows (code, label, low, high) of a trace, so that they
-are committed, undone, written and put back with everything else (`keep_nodes`). A session that opens a directory fills
-its table from that trace before it makes or looks for a node (`ready`): codes are hashes, so they are what they were.
+At the end of a step's program its new nodes become rows (code, label, low, high) of a trace, so that they are
+committed, undone, written and restored with everything else (`keep_nodes`). A session that opens a directory fills its
+table from that trace before it creates or looks up a node (`ready`): codes are hashes, so they are stable.
 
-Operations leave more nodes behind than rows end up with. Between steps those are swept away that no row hangs on
-(`sweep_nodes`). What hangs on a node is found without knowing which columns hold expressions: every word of the traces
-below the labels is looked up as a code. A number that happens to be one keeps a node too many, at worst; the other way
-round would be a wrong answer. The rows of what was swept are taken back in the next step.
+Operations leave more nodes behind than rows end up with. Between steps unreferenced ones are swept (`sweep_nodes`).
+References are found without knowing which columns hold expressions: every word of the traces below the labels is looked
+up as a code. A coincidental match keeps a node too many, at worst; the opposite error would be a wrong result. The rows
+of swept nodes are retracted in the next step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Labels: the order of variables, kept along a depth-first walk of the edges (liu-2016, section 3.5).
+"""Labels: the order of variables, maintained along a depth-first walk of the edges (liu-2016, section 3.5).
 
 A diagram's size depends on the order of its variables, and for reachability the order in which a depth-first walk meets
-the edges is a good one: paths that begin alike share what they begin with. A row's *label* is its place in that order,
-as a number with room on both sides, so that a new row gets a label between two others and the others keep theirs. The
-labels are rows themselves, (row, label), arranged behind this operator: written, undone and sent to shards as any rows.
+the edges is a good one: paths with a common prefix share it. A row's *label* is its position in that order, a number
+with gaps on both sides, so that a new row gets a label between two others without changing theirs. The labels are rows
+themselves, (row, label), arranged after this operator: written, undone and sent to shards like any rows.
 
 Where a new edge (x, y) goes is algorithm 3 of the thesis, with `start` of a vertex (its first edge in the order) and
 `end` (the last edge of the walk below it, or the edge by which the walk met it):
@@ -13,16 +13,16 @@ Where a new edge (x, y) goes is algorithm 3 of the thesis, with `start` of a ver
     (c) x has only edges coming in         behind end[x]
     (d) x has edges going out              behind end[x], as (c), but start[x] stays
 
-Three things are done otherwise. The walk is not mended: where the thesis would move the edges below y behind the new
-edge, they stay, because a row with another label is another variable, and all expressions with it would be made anew.
-`end` of the vertices above x is moved along for the nearest PATIENCE of them, not all: the order is a little worse for
-deep walks, never wrong. And a gap that is used up makes room by moving some rows behind it to other labels (`_spread`),
-which is a change like any other: what hangs on them is computed again.
+There are three deviations. The walk is not repaired: where the thesis would move the edges below y after the new edge,
+they stay, because a row with another label is another variable, and all expressions with it would be recomputed. `end`
+is updated only for the nearest PATIENCE vertices above x: the order is slightly worse for deep walks, never wrong. And
+an exhausted gap is widened by relabelling some rows after it (`_spread`), which is an ordinary change: what depends on
+them is recomputed.
 
-Tables that are no edges are taken in the order in which rows come; rows of one time in the order of their codes.
+Tables that are not edges use the order of arrival; rows of one time the order of their codes.
 
-What is here in memory is derived from the labels that are arranged: it is built anew, from them, when a step was undone
-or a directory was opened (LABELS_BUILT).
+The in-memory state is derived from the arranged labels: it is rebuilt from them after a step was undone or a directory
+was opened (LABELS_BUILT).
 """
 
 from __future__ import annotations

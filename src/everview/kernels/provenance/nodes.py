@@ -1,25 +1,25 @@
 """Boolean expressions as numbers: reduced ordered decision diagrams, hash-consed.
 
 An expression over variables is a node [label, low, high]: "if the variable is false then low, else high". Variables are
-known by their *labels*, and a node's label is less than those below it, so every function has exactly one diagram
-(Bryant, 1986). Equal nodes are one node (`made`), so **two expressions say the same exactly if they are the same
-number**: rows with expressions consolidate, are compared and arranged like any others.
+identified by their *labels*, and a node's label is less than those below it, so every function has exactly one diagram
+(Bryant, 1986). Equal nodes are shared (`made`), so **two expressions are equivalent exactly if they are the same
+number**: rows with expressions are consolidated, compared and arranged like any others.
 
-A node has two numbers. Its *place* in the table is what the algorithms here work with. Its *code* is what rows hold: a
-63-bit hash of its label and of the codes of low and high, so it is the same in every process, on every shard, after
-every opening, without anybody agreeing on it. Two different nodes with one code would be wrong answers; that is looked
-for whenever a node is made, and stops the step (FAULT_CLASH).
+A node has two numbers. Its *place* in the table is used by the algorithms here. Its *code* is what rows hold: a 63-bit
+hash of its label and of the codes of low and high, so it is the same in every process, on every shard, after every
+opening, without coordination. Two different nodes with one code would give wrong results; this is checked whenever a
+node is created, and stops the step (FAULT_CLASH).
 
     FALSE = 0, TRUE = 1     the constants: code and place
-    BEYOND = 2           what would have more nodes than it may: larger than everything, so whatever it is joined or
-                            united with is too large as well, and a loop still comes to rest
+    BEYOND = 2           an expression beyond the node budget: larger than everything, so whatever it is joined or
+                            united with is too large as well, and a loop still converges
 
-Nodes are never changed. What a step has made is behind NODES_COMMITTED; undoing it takes those nodes away again, from
-the end, so that each is the first of its chain. Results of operations are remembered in a table of fixed size
-(NODES_MEMO), where newer ones displace older ones.
+Nodes are immutable. Those of the current step are after NODES_COMMITTED; undoing it removes them from the end, so that
+each is the first of its chain. Results of operations are cached in a table of fixed size (NODES_MEMO), where newer ones
+displace older ones.
 
-Hazards. Making a node can move the table: read NODES_TABLE anew after every `made`. Two threads may work on rows at
-once: whoever makes nodes holds the lock (`enter`, `exit_`), and a call that is left for want of memory leaves it
+Hazards: creating a node can move the table, so read NODES_TABLE again after every `made`. Two threads may work on rows
+at once: whoever creates nodes holds the lock (`enter`, `exit_`), and a call that exits for lack of memory leaves it
 locked, until the step is undone.
 """
 

@@ -1,8 +1,7 @@
-"""What joins and reductions do with expressions: a variable for a base row, AND for a join, OR for rows that are equal.
+"""Operations on expressions: a variable for a base row, AND for a join, OR for equal rows.
 
-Kernels that other kernels call by their addresses: `and_rows` and `variable_rows` by the op `call` of the machine for
-row expressions, `or_values` by reductions that fold. The block that names them goes on with the table of nodes and the
-most nodes that an expression may have.
+These kernels are called by address: `and_rows` and `variable_rows` by the op `call` of the expression VM, `or_values`
+by fold reductions. Their block continues with the table of nodes and the node budget of an expression.
 """
 
 from __future__ import annotations

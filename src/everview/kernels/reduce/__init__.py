@@ -1,3 +1,3 @@
-"""Reductions. Read `reduce`, then what it uses: `context` (the record), `interesting` (at which times to look),
-`history` (a key at a time), `aggregate` (the output that should be), `corrections` (less what the output is), `python`.
+"""Reductions. Read `reduce`, then what it uses: `context` (the record), `interesting` (which times to evaluate),
+`history` (one key at a time), `aggregate` (the correct output), `corrections` (minus the output so far), `python`.
 """

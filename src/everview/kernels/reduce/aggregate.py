@@ -1,12 +1,12 @@
-"""What a reduction's output should be: distinct, min and max, counts and sums, the first rows in an order.
+"""The correct output of a reduction: distinct, min and max, counts and sums, the first rows in an order.
 
-Counts and sums need no values: their input is arranged with one diff per accumulator (see `stream`), so a group is
-one row however many members it has. min and max stop at the first value present, top-k after k rows.
+Counts and sums need no values: their input is arranged with one diff per accumulator (see `stream`), so a group is one
+row however many members it has. min and max stop at the first value present, top-k after k rows.
 
-A sum that does not fit makes its group fail, not the step: the group has no row, and a second reduction of the same
-input (KIND_FAULTS) has one instead, which goes to the errors of rows.
+A sum that overflows makes its group fail, not the step: the group has no row, and a second reduction of the same input
+(KIND_FAULTS) has one instead, which goes to the row errors.
 
-What has a meaning of its own, like the expressions of `everview.kernels.provenance`, is folded by its own kernel.
+Values with their own semantics, like the expressions of `everview.kernels.provenance`, are folded by a separate kernel.
 """
 
 from __future__ import annotations

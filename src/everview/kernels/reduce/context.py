@@ -1,7 +1,7 @@
-"""A reduction's context: what it reads and writes, what kind it is, and scratch blocks that live with it.
+"""A reduction's context: its inputs and outputs, its kind, and its scratch blocks.
 
-Blocks that grow (REDUCE_FOUND, REDUCE_OUT, REDUCE_REQUESTS) hold their own size in word 0. REDUCE_FOUND is the output
-that should be, at the time under consideration; REDUCE_OUT collects the differences that are to be said.
+Growing blocks (REDUCE_FOUND, REDUCE_OUT, REDUCE_REQUESTS) have their size in word 0. REDUCE_FOUND is the correct output
+at the time being evaluated; REDUCE_OUT collects the differences to output.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What a reduction has said before, and saying what is different now.
+"""Corrections: the correct output minus the output so far.
 
-In the middle of a step, "what was said before" is any multiset, e.g. {1: +1, 2: +1, 5: -1}; shortcuts that expect one
-live value diverge. So the output that should be, less all that was said, is what is said now.
+In the middle of a step, the output so far is any multiset, e.g. {1: +1, 2: +1, 5: -1}; shortcuts that expect a single
+value diverge. The new output is therefore the correct output minus everything output so far.
 """
 
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.memory import alloc, free, ld, reserve, st
-from everview.kernels.operators.arrange import emit
+from everview.kernels.operators.arrange import TIMES_KEPT, emit
 from everview.kernels.reduce.context import (
     REDUCE_FOUND,
     REDUCE_KEYS,
@@ -258,5 +258,5 @@ def publish(ctx):
         free(ld(ctx, REDUCE_OUT))
         st(ctx, REDUCE_OUT, 0)
     add_delta(output, batch, ld(ld(ctx, REDUCE_SCOPE), SCOPE_NOW), ld(ctx, REDUCE_STEP))
-    emit(ld(ctx, REDUCE_STREAM), batch)
+    emit(ld(ctx, REDUCE_STREAM), batch, TIMES_KEPT)
     return 0

@@ -1,6 +1,6 @@
 """A key's history: the rows of one key in all batches of a trace, read at a time.
 
-`locate` sets three words per batch in a block of cursors: where the reader is, the end and the start of the key's
+`locate` sets three words per batch in a block of cursors: the current position, the end and the start of the key's
 rows. Reading at a time means adding up the diffs of updates at or before it.
 """
 

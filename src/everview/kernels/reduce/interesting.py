@@ -1,9 +1,9 @@
-"""Interesting times: when a touched key has to be looked at, now and later.
+"""Interesting times: when a touched key must be evaluated, now and later.
 
-A change at time s makes the output differ not only at s but possibly at every join of s with other times of the same
-key: forgetting those is the classic fault. So a key touched at loop time T is put on the agenda of the smallest times
-T ∨ c above T, over all loop times c in its history; being touched there, it goes on from there. That reaches every
-join, because the smallest ones lead to all others.
+A change at time s can change the output not only at s but at every join of s with other times of the same key; missing
+those is the classic bug. A key touched at loop time T is therefore scheduled for the smallest times T ∨ c above T, over
+all loop times c in its history; being touched there, it continues from there. That reaches every join, because the
+smallest ones lead to all others.
 """
 
 from __future__ import annotations

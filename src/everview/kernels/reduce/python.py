@@ -1,7 +1,7 @@
 """Reductions written in Python, in two halves.
 
-`reduce` writes the groups to evaluate into REQUESTS and asks for the driver; the driver fills ANSWERS;
-`reduce_answers` compares with what was said and emits.
+`reduce` writes the groups to evaluate into REQUESTS and returns to the driver; the driver fills ANSWERS;
+`reduce_answers` computes and outputs the corrections.
 """
 
 from __future__ import annotations

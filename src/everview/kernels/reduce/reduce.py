@@ -1,10 +1,10 @@
-"""Reduce: one output per key and time, by recomputing touched keys at the times that matter.
+"""Reduce: one output per key and time, by re-evaluating touched keys at the interesting times.
 
-At loop time T the touched keys are those of the input's new batch and those put on the agenda for T earlier (see
+At loop time T the touched keys are those of the input's new batch and those scheduled for T earlier (see
 `interesting`). For each of them, and for each epoch of this step that has a change of the key at or before T, the
-reduction is evaluated over the input's `history` at (T, epoch) by `aggregate` and compared with what the output says
-there so far (`said`); the difference, as a multiset, is the new output at exactly that time. The output's own trace
-remembers it.
+reduction is evaluated over the input's `history` at (T, epoch) by `aggregate` and compared with the output there so far
+(`corrections`); the difference, as a multiset, is the new output at exactly that time. The output's own trace records
+it.
 
 With several threads, each reduces a range of the touched keys.
 """

@@ -1,10 +1,10 @@
-"""Exchange: rows on their way to the shard they belong to, and the loop time that all shards agree to visit next.
+"""Exchange: rows in transit to their shards, and the next loop time that all shards agree on.
 
 A row belongs to shard `shard_of(first column)`. Rows for an operator whose input may belong elsewhere wait in its
-*outbox*, an batcher outside all loops, with their times; when every shard has stopped at the same instruction, `route`
-sorts them by shard and `deliver` puts them into the batchers of their owners, on the agenda of their loop times.
-Before a loop's next pass, the shards agree on the earliest pending time: of their own agendas (`pending`) and of the
-rows on their way (`coming`).
+*outbox*, a batcher outside all loops, with their times; when every shard has stopped at the same instruction, `route`
+sorts them by shard and `deliver` puts them into the batchers of their owners, scheduling their loop times. Before a
+loop's next pass, the shards agree on the earliest pending time: of their own agendas (`pending`) and of the rows in
+transit (`coming`).
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ A program is a block of instructions, four words each: [what, operator's address
 
 A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function):
 then the call returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the
-executor returns ENDED_YIELD so that Ctrl-C is heard. Anything else that is not ENDED_DONE has stopped the step, and
-`abort` puts all back; so it does where an operator has left from the middle (see `leaving`): PC is the instruction
-then, or behind the program if the step was complete and there was no memory to commit it.
+executor returns ENDED_YIELD so that Ctrl-C is handled. Anything else but ENDED_DONE has stopped the step, and `abort`
+undoes it; likewise if an operator has exited from the middle (see `leaving`): then PC is the instruction, or after the
+program if the step was complete and there was no memory to commit it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from everview.kernels.memory import (
 from everview.kernels.operators.batcher import BATCHER_WIDTH, append_rows, clear_batcher, keep_batcher
 from everview.kernels.run.scope import SCOPE_OVERRUN, end_time, keep_scope, next_time, reset_scope
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
+from everview.kernels.run.ticks import ticks
 from everview.kernels.threads.team import everyone
 from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, settle_folded, uncommitted
 
@@ -58,12 +59,18 @@ from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, s
     EXECUTOR_NCOUNTS,
     EXECUTOR_BEGAN,
     EXECUTOR_PEAK,
+    EXECUTOR_TIMES,
+    EXECUTOR_NTIMES,
+    EXECUTOR_MERGE_TIMES,
+    EXECUTOR_NMERGE_TIMES,
     EXECUTOR_WORDS,
-) = range(18)
+) = range(22)
 """EXECUTOR_FORESTS: the contexts of operators whose memory changes in place (see `frontier`); all else is in traces.
 EXECUTOR_COUNTS: how many changes each trace has got from committed steps, in the order of the traces.
 EXECUTOR_BEGAN, EXECUTOR_PEAK: words of memory that there were when the last step began, and the most there were at the
 end of one of its operators.
+EXECUTOR_TIMES, EXECUTOR_MERGE_TIMES: ticks that each instruction, and the merging of each trace, has taken; 0 unless
+operators are timed (`everview.dataflow.timing`).
 """
 
 INSTRUCTION_CALL, INSTRUCTION_LOOP, INSTRUCTION_END, INSTRUCTION_STOP = range(4)
@@ -95,6 +102,8 @@ def _run(session):
     length = ld(session, EXECUTOR_LENGTH)
     pc = ld(session, EXECUTOR_PC)
     left = INSTRUCTIONS_PER_LOOK
+    times = ld(session, EXECUTOR_TIMES)
+    before = ticks() if times != 0 else 0
     while pc < length:
         at = 4 * pc
         what = ld(program, at)
@@ -103,6 +112,10 @@ def _run(session):
             st(session, EXECUTOR_PC, pc)
             answer = call_pointer(ld(program, at + 1), ctx)
             look_at_memory(session)
+            if times != 0:
+                now = ticks()
+                st(times, pc, ld(times, pc) + now - before)
+                before = now
             if DEBUG and faults() != 0:
                 return ENDED_MEMORY_FAULT
             if answer == AGAIN:
@@ -134,6 +147,20 @@ def _run(session):
     return ENDED_DONE
 
 
+@inner
+def merging(session):
+    """The counter, if operators are timed."""
+    return ticks() if ld(session, EXECUTOR_MERGE_TIMES) != 0 else 0
+
+
+@inner
+def merged(session, i, before):
+    """Add the ticks since `before` to those of a trace."""
+    times = ld(session, EXECUTOR_MERGE_TIMES)
+    if times != 0:
+        st(times, i, ld(times, i) + ticks() - before)
+
+
 @task
 def _fold_traces(session):
     """Fold traces, one after the other, until none is left."""
@@ -143,7 +170,9 @@ def _fold_traces(session):
         i = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
         if i >= ld(session, EXECUTOR_NTRACES):
             return 0
+        before = merging(session)
         fold(ld(ld(session, EXECUTOR_TRACES), i), time)
+        merged(session, i, before)
 
 
 @task
@@ -153,7 +182,9 @@ def _settle_traces(session):
         i = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
         if i >= ld(session, EXECUTOR_NTRACES):
             return 0
+        before = merging(session)
         added = settle_folded(ld(ld(session, EXECUTOR_TRACES), i))
+        merged(session, i, before)
         if added != 0:
             counts = ld(session, EXECUTOR_COUNTS)
             st(counts, i, ld(counts, i) + added)
@@ -261,7 +292,7 @@ def begin(session, base, epochs, batcher, words, size):
 def step(session, base, epochs, batcher, words, size):
     """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do.
 
-    `batcher` is where a few rows go first (0: nowhere), so that a small change is one call.
+    `batcher` first receives a few rows (0: none), so that a small change is one call.
     """
     answer = begin(session, base, epochs, batcher, words, size)
     if answer == ENDED_DONE:

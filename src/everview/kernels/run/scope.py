@@ -1,11 +1,10 @@
-"""Scopes: one per loop (and one for the outside), each with an agenda of loop times that still have work.
+"""Scopes: one per loop (and one for the root), each with an agenda of pending loop times.
 
-While a step runs, rows may be produced for later rounds: a change joined with something an old round said lands in
-that round. The rows wait in batchers, bucketed by *slot*; a scope maps every pending loop time to a slot through a
-small hash table, and keeps the pending times in a heap so that the executor can visit them in order. Times order
-lexicographically (outer coordinates first), and a loop nested in another is visited for as long as it has pending
-times under the current outer time. Scheduling a time in an inner loop therefore schedules its outer part in the outer
-loop too.
+While a step runs, rows may be produced for later rounds: a change joined with the output of an old round lands in that
+round. The rows wait in batchers, bucketed by *slot*; a scope maps every pending loop time to a slot through a small
+hash table, and keeps the pending times in a heap so that the executor can visit them in order. Times are ordered
+lexicographically (outer coordinates first), and a nested loop is visited for as long as it has pending times under the
+current outer time. Scheduling a time in an inner loop therefore schedules its outer part in the outer loop too.
 
 The outermost scope has one slot, number 0, and no agenda.
 """

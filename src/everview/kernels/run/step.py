@@ -1,4 +1,4 @@
-"""The block of words that describes the step under way; every operator that needs it has its address."""
+"""The block of words that describes the current step; every operator that needs it has its address."""
 
 from __future__ import annotations
 

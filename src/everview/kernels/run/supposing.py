@@ -1,10 +1,10 @@
-"""A step that is run, copied and undone in one call: what a change would do, without doing it.
+"""Runs, copies and undoes a step in one call: the effect of a change without making it.
 
-The step runs as far as its commit. What it adds to traces is folded, as committing does first, so that whatever could
-not be committed fails here, too. Then it is copied as images (`everview.kernels.trace.image`) and undone. Between two
-calls nothing of it is there.
+The step runs up to its commit. Its additions to traces are folded, as a commit does first, so that whatever could not
+be committed fails here, too. Then they are copied as images (`everview.kernels.trace.image`) and undone. Between two
+calls nothing of it remains.
 
-Hazard: a step that needs Python, or more room than there is, is handed back unfinished, and must be undone by `abort`.
+Hazard: a step that needs Python, or more space than provided, is returned unfinished, and must be undone by `abort`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The second thread: `helper` (sharing work with it), `private_copy` (what it writes to meanwhile)."""
+"""Helper threads: `team` (sharing work), `private_copy` (their private output)."""

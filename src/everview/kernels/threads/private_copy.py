@@ -1,9 +1,9 @@
-"""Private copies: what a helper thread writes to while the operator itself goes on with the originals.
+"""Private copies: what a helper thread writes to while the operator itself uses the originals.
 
-Streams, batchers and agendas have one writer. When half of an operator's work is handed to a second thread, that half
-gets a *private* stream: the same programs with registers of their own, ending in empty batchers of their own, whose
-loop times are scheduled in a scope of their own. Closing the private hands its buffers over to the original batchers
-and schedules their times. The order in which rows arrive never matters: they wait to be sorted.
+Streams, batchers and agendas have one writer. A share of an operator's work on another thread gets a *private* stream:
+the same programs with their own registers, ending in empty batchers of their own, whose loop times are scheduled in a
+private scope. Closing the private copy moves its buffers to the original batchers and schedules their times. The order
+of arrival does not matter: rows are sorted later.
 """
 
 from __future__ import annotations

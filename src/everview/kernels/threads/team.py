@@ -1,16 +1,16 @@
-"""Threads that large pieces of work are shared with.
+"""Helper threads that share large pieces of work.
 
-The executor runs operators one after the other; where an operator has many rows before it, it cuts them into a *share*
-for each member of the team (or into many chunks that are taken one by one) and runs the same *task* here and on the
-helpers. Nobody else notices: when the operator returns, all is done. Operators with few rows never ask, because waking
-a thread takes as long as thousands of rows.
+The executor runs operators one after the other; an operator with many input rows splits them into a *share* for each
+member of the team (or into many chunks that are taken one by one) and runs the same *task* here and on the helpers.
+When the operator returns, everything is done. Operators with few rows do not share, because waking a thread takes as
+long as thousands of rows.
 
-A helper is a Python thread that stays inside `serve`, without the GIL, asleep on a lock of Python's own (they need no
-GIL either, and exist on every platform). A step's block names the team and the number of rows from which sharing pays
+A helper is a Python thread that stays inside `serve`, without the GIL, blocked on a Python lock (which needs no GIL
+either, and exists on every platform). A step's block contains the team and the number of rows from which sharing pays
 (`SPLIT`); without helpers the team is 0.
 
 Hazards: a task must write only to blocks that no other share touches (see `private_copy` for streams and agendas) and
-must not ask for the team itself. All may allocate.
+must not use the team itself. All may allocate.
 """
 
 from __future__ import annotations

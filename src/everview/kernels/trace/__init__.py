@@ -1,6 +1,6 @@
 """Batches and traces: sorted, immutable runs of updates, and the history of a collection as a short list of them.
 
-Read `batch`, `radix`, `packed` and `sort` (rows become a batch), `merge` (two become one), `trace` (the list), then
-`search` and `buckets` (finding keys), `read` and `keyed` (contents at a time, rows under a key), `image` (batches as
-bytes), `spill` (batches in files).
+Read `batch`, `radix`, `packing`, `packed`, `wide` and `sort` (rows become a batch), `merge` (two become one), `trace`
+(the list), then `search`, `buckets` and `hints` (finding keys), `read` and `keyed` (contents at a time, rows under a
+key), `image` (batches as bytes), `spill` (batches in files).
 """

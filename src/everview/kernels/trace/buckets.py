@@ -1,4 +1,4 @@
-"""The index of a large batch: where each of many small ranges of keys begins.
+"""The index of a large batch: the starts of many small key ranges.
 
 Bucket b of the first column begins at row BATCH_INDEX[b]; buckets are ranges of equally many values, as many as make
 about BUCKET_ROWS rows each. Looking one up is one access to memory instead of a dozen, measured five times faster than

@@ -1,4 +1,4 @@
-"""Images: batches as plain words, for files and for the wire.
+"""Images: batches as plain words, for files and messages.
 
 An image is seven words (rows, columns, diffs per row, whether all times are equal and which, whether all diffs are 1)
 and then the columns, the times unless equal, the diffs unless 1. `pack` writes the images of a step's changes to many
@@ -6,11 +6,11 @@ traces, each behind the number of its trace, into one array; `unpack` appends su
 traces, as if the step had been run there. That is all a replica needs, because between steps every operator's state
 is in its trace.
 
-`adopt` appends a batch whose columns lie in memory that somebody else owns (a mapped file): nothing is copied, and
-`free_batch` leaves the columns alone. Hazards: the owner must outlive the trace, and the memory must be writable
-(map it privately), because advancing times rewrites them in place. The debug build copies, since it can check only
-blocks of its own. `lie_at` does the same for a batch that a step has just made and that was then written to a file: its
-own memory is given back. Batches in files are not merged with others here (`trace.settle`).
+`adopt` appends a batch whose columns are in foreign memory (a mapped file): nothing is copied, and `free_batch` does
+not free the columns. Hazards: the owner must outlive the trace, and the memory must be writable (map it privately),
+because advancing times rewrites them in place. The debug build copies, since it can only check its own blocks. `lie_at`
+does the same for a batch that a step has just created and that was then written to a file: its own memory is freed.
+Batches in files are not merged with others here (`trace.settle`).
 """
 
 from __future__ import annotations

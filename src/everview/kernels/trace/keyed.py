@@ -1,7 +1,7 @@
-"""The rows under keys in one call: what a change of a table with a key looks up before it is made.
+"""The rows under keys in one call: the look-ups before a change of a table with a key.
 
-`read.collect_key` makes a batch that Python copies and gives back, four calls and three arrays. `under_key` is for the
-one row, or none, that a table with a key has there; `under_keys` for thousands of keys.
+`read.collect_key` returns a batch that Python copies and frees: four calls and three arrays. `under_key` is for the one
+row, or none, that a table with a key has; `under_keys` for thousands of keys.
 """
 
 from __future__ import annotations

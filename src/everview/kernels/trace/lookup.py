@@ -13,11 +13,14 @@ from everview.kernels.trace.read import collect_rows
 from everview.kernels.trace.search import find_key, key_end
 from everview.kernels.trace.trace import NO_SINCE, TRACE_COLS, TRACE_COUNT, TRACE_TABLE
 
+MOST_UPDATES = 4096
+"""Updates of one key that are added up here. A row that changed often has many in its history, and few rows."""
+
 
 @entry("int", "int", "int", "words", brief=True, lasting=False)
 def find(trace, keys, time, room, size):
     """The rows that begin with the first `keys` words of the room, at a time: into the room, row by row, each with how
-    often it is there. How many there are; -1 if the room is too small for what may be there.
+    often it is there. How many there are; -1 if the room is too small for them, or the key has too long a history.
     """
     width = ld(trace, TRACE_COLS) + 1
     table = ld(trace, TRACE_TABLE)
@@ -39,10 +42,10 @@ def find(trace, keys, time, room, size):
     if total == 0:
         free(key)
         return 0
-    if total * width > size:
+    if total > MOST_UPDATES:
         free(key)
         return -1
-    if total == 1:  # nothing to be added up
+    if total == 1 and width <= size:  # nothing to be added up
         free(key)
         data = ld(last, BATCH_DATA)
         diff = diff_at(last, data, place, 0)
@@ -57,6 +60,9 @@ def find(trace, keys, time, room, size):
     if batch == 0:
         return 0
     rows = ld(batch, BATCH_ROWS)
+    if rows * width > size:
+        free_batch(batch)
+        return -1
     data = ld(batch, BATCH_DATA)
     cap = ld(batch, BATCH_CAP)
     for i in range(rows):

@@ -1,10 +1,10 @@
-"""Merging two batches into one, a bounded piece at a time.
+"""Merges two batches into one, a bounded piece at a time.
 
-A merge is a block of its own with two cursors and a growing result, so that it can stop after any number of rows and
-go on later: inserting into a trace then never stalls for a large merge (mcsherry-2020 section 4.2). While it merges
-it *advances* times: `max(t & keep, since)` replaces every time that no reader can tell apart from another by one
-representative, and updates that agree on row and representative are added up. Both steps keep the order of times, so
-the result is sorted.
+A merge is a separate block with two cursors and a growing result, so that it can stop after any number of rows and
+continue later: inserting into a trace then never stalls for a large merge (mcsherry-2020 section 4.2). While merging it
+*advances* times: `max(t & keep, since)` maps all times that no reader can distinguish to one representative, and
+updates that agree on row and representative are added up. Both steps preserve the order of times, so the result is
+sorted.
 
 Rows are merged a chunk at a time: first where each comes from, then column by column, then equal ones are added up.
 Diffs that are all ones stay one word as long as no two rows are equal, which is so for most tables: the result gets a

@@ -1,7 +1,7 @@
-"""Sorting words, each with a payload word or without.
+"""Sorts words, with or without a payload word each.
 
-Many words are sorted by radix passes from the lowest digit up, a few hundred by merging, a handful by insertion: a pass
-costs more than they do. All sorts are stable and end in one of two pairs of blocks; they say in which.
+Many words are sorted by radix passes from the lowest digit up, a few hundred by merging, a handful by insertion, since
+a pass costs more than that. All sorts are stable and end in one of two pairs of blocks; they return in which.
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ INSERTION_WORDS = 20  # words up to which insertion sort wins
 MERGE_SORT_WORDS = 400  # words up to which merge sort wins over radix passes
 
 
+@inner
+def digit_bits(n):
+    """Bits that one pass over n words sorts by."""
+    return 8 if n < 100_000 else 11
+
+
 @shared
 def radix_sort(words, payload, other_words, other_payload, start, n, bits):
     """Sort n non-negative words of `bits` bits from word `start` on, with their payload (0: none); 1 if the result is
     in the `other_*` blocks.
     """
-    digit = 8 if n < 100_000 else 11
+    digit = digit_bits(n)
     passes = (bits + digit - 1) // digit
     buckets = 1 << digit
     low = buckets - 1

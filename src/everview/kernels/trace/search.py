@@ -1,4 +1,4 @@
-"""Looking for keys in a batch: anywhere, or in ascending order from where the last one was.
+"""Searches for keys in a batch: anywhere, or in ascending order from the last position.
 
 A key is given as row j of some data in columns, `other`, whose columns are `other_cap` words apart.
 """

@@ -1,10 +1,9 @@
-"""Moving a trace's batches into memory that is a file's, between steps.
+"""Moves a trace's batches into file-backed memory, between steps.
 
-A batch that lies in a file is read like any other, but `trace.settle` leaves it alone: a merge in memory would bring
-all of it back. Whoever keeps the files (`everview.runtime.spilling`) merges such batches a piece at a time and puts the
-result in their place.
+A batch in a file is read like any other, but `trace.settle` skips it: a merge in memory would load all of it. The owner
+of the files (`everview.runtime.spill`) merges such batches a piece at a time and replaces them by the result.
 
-The bounds-checked build knows only blocks of its own, so there nothing is moved: `in_own_memory` finds nothing.
+The bounds-checked build can only check its own blocks, so nothing is moved there: `in_own_memory` returns nothing.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
 """Traces: the history of a collection as a short list of sorted batches.
 
-A trace's table lists its committed batches, oldest and largest first, then the batches made in the step under way. A
-step only *appends*, so undoing it is truncation (`roll_back`). A step is committed in three parts, each for all traces
-before the next:
+A trace's table lists its committed batches, oldest and largest first, then the batches of the current step. A step only
+*appends*, so undoing it is truncation (`roll_back`). A step is committed in three parts, each for all traces before the
+next:
 
     fold           its batches become one, with advanced times; may find no memory, and can still be undone
     publish        that batch is committed; cannot fail
     settle_folded  the geometric sizes of the list are restored by merging; if there is no memory for that, it waits
 
-Large merges are done in pieces, a bounded amount per commit ("effort" is the knob from lazy to eager), during which
-both inputs stay readable. The number of batches is logarithmic in the number of rows, as long as there is memory: if
-the list gets too long, merges are finished at once.
+Large merges are done in pieces, a bounded amount per commit ("effort" ranges from lazy to eager), during which both
+inputs stay readable. The number of batches is logarithmic in the number of rows, as long as there is memory: if the
+list gets too long, merges are finished at once.
 
 TRACE_HISTORY says for how many epochs times stay distinguishable outside loops (0: only the present matters to its
 readers), TRACE_HOLD is the oldest time that some reader asked to keep. TRACE_CAPTURE, if not 0, is a block whose word 0
 receives a copy of each step's change, for subscribers. Between folding and publishing, TRACE_NEXT_SINCE and TRACE_COPY
 are what TRACE_SINCE and that word will be; then TRACE_ADDED is the size of the batch.
 
-TRACE_DELTA is the batch that the last pass added, TRACE_STAMP the loop time of that pass: readers that run at the same
-loop time find the change there and the state before it in the rest of the list.
+TRACE_DELTA is the batch that the last pass added, TRACE_STAMP the loop time of that pass: readers at the same loop time
+find the change there and the previous state in the rest of the list.
 """
 
 from __future__ import annotations

@@ -1,26 +1,26 @@
-"""Rewrites that people expect: the same rows by less work. One rewrite is one module with one function.
+"""Standard plan rewrites: the same rows by less work. Each rewrite is one module with one function.
 
-In a view's plan, where `explain` shows them, and stored with it; what the view means stays what was written:
+Applied to a view's plan, visible in `explain` and stored with it; the view's meaning stays what was written:
 
-    filters     conditions are tested as early as they can be: below aggregates, windows, unions, outer joins
-    narrowed    conditions on a recursion, where it starts (`everview.plan.narrowed_loops`)
+    filter_pushdown  predicate pushdown: below aggregates, windows, unions, outer joins
+    narrowed    conditions on a recursion, pushed to its start (`everview.plan.narrowed_loops`)
 
-When a view is built, which `explain` says in a line. The plan still names all that the view was made of, so that
-nothing of it can be dropped unnoticed:
+Applied when a view is built, and reported by `explain` in a line. The stored plan still names everything that the view
+was made of, so that none of it can be dropped unnoticed:
 
-    constants   conditions that are always true or never, and what is empty because of them
-    backwards   conditions on the far end of a recursion: it is searched from there
-    strong      the least node of those that reach each other: strong components, not all pairs
-    trimming    edges trimmed down to strong components: with hashes as labels, small ones first
-    outer       an outer join of which only the kept side is read, and that doubles none of its rows, is that side
-    itself      a join of rows with themselves on what identifies them is those rows
-    groups      an aggregate over groups of one row each is that row
-    either      a join on `a = b OR c = d` is two joins
+    constant_conditions  conditions that are constant, and what is empty because of them
+    backward_search  conditions on the far end of a recursion: searched backwards
+    strong_components  the least mutually reachable node: strong components, not all pairs
+    edge_trimming  edges trimmed down to strong components: with hashes as labels, small ones first
+    outer_joins  an outer join that only preserves its kept side is that side
+    self_joins  a self-join on a key is the rows themselves
+    single_row_groups  an aggregate over groups of one row each is that row
+    disjunctive_joins  a join on `a = b OR c = d` is two joins
 
-Reading order as above; `walking` has what they share. Every one is right by itself, so they are tested by themselves
-and together: random plans give the same rows with each of them on and off, under insertions and deletions. Nothing is
-done below what other views keep already (`arranged`): sharing it is worth more. `plan="verbatim"` keeps a view as it is
-written.
+This is also the reading order; `traversal` has what they share. Each rewrite is correct in isolation, so they are
+tested alone and together: random plans return the same rows with each of them on and off, under insertions and
+deletions. Nothing below what other views maintain already (`arranged`) is changed: sharing is worth more.
+`plan="verbatim"` disables them for a view.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from dataclasses import dataclass
 
 from everview.plan.narrowed_loops import narrowed
 from everview.plan.nodes import Node
-from everview.plan.rewrites.backwards import with_backward_searches
-from everview.plan.rewrites.constants import without_constants
-from everview.plan.rewrites.either import without_either
-from everview.plan.rewrites.filters import with_early_filters
-from everview.plan.rewrites.groups import without_single_groups
-from everview.plan.rewrites.itself import without_joins_of_itself
-from everview.plan.rewrites.outer import without_unread_joins
-from everview.plan.rewrites.strong import with_strong_components
-from everview.plan.rewrites.trimming import with_hashed_labels
-from everview.plan.rewrites.walking import tables
+from everview.plan.rewrites.backward_search import with_backward_searches
+from everview.plan.rewrites.constant_conditions import without_constants
+from everview.plan.rewrites.disjunctive_joins import without_either
+from everview.plan.rewrites.edge_trimming import with_hashed_labels
+from everview.plan.rewrites.filter_pushdown import with_early_filters
+from everview.plan.rewrites.outer_joins import without_unread_joins
+from everview.plan.rewrites.self_joins import without_joins_of_itself
+from everview.plan.rewrites.single_row_groups import without_single_groups
+from everview.plan.rewrites.strong_components import with_strong_components
+from everview.plan.rewrites.traversal import tables
 
 Rewrite = Callable[[Node, Container[Node]], Node]
 
@@ -55,13 +55,13 @@ REWRITES: dict[str, Rewrite] = {
     "groups": without_single_groups,
     "either": without_either,
 }
-"""All of them, in the order in which they are tried."""
+"""All rewrites, in the order in which they are tried."""
 
 WRITTEN = ("filters", "narrowed")
-"""Those that are written into a view's plan."""
+"""Those stored in a view's plan."""
 
 BEFORE, AFTER = ("constants", "backwards", "strong", "trimming", "outer", "itself"), ("groups", "either")
-"""Those of building a view: before loops and columns are looked at, and after."""
+"""Those applied when a view is built: before loops and columns are processed, and after."""
 
 DONE = {
     "filters": "conditions are tested earlier",
@@ -90,7 +90,7 @@ class Simplification:
 def simplified(
     node: Node, arranged: Container[Node] = (), only: Collection[str] = tuple(REWRITES)
 ) -> tuple[Node, list[Simplification]]:
-    """A plan that says the same, and which rewrites did something; the very node if there is nothing to gain.
+    """An equivalent plan, and the rewrites that had an effect; the same node if there is nothing to gain.
 
     >>> from everview.expr.functions import call
     >>> from everview.expr.nodes import ColumnRef, Literal
@@ -114,6 +114,7 @@ def simplified(
 
 
 def rewritten_plan(node: Node, arranged: Container[Node], only: Collection[str] = WRITTEN) -> Node:
-    """The plan that a view is stored with: it reads the same tables as what was written, so that it depends on them."""
+    """The plan that a view is stored with: it reads the same tables as the original, so that the dependencies are
+    kept."""
     found, _ = simplified(node, arranged, only)
     return found if found is node or tables(found) == tables(node) else node

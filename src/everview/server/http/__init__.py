@@ -1,20 +1,21 @@
-"""HTTP and WebSocket: SQL and Datalog in, JSON or Arrow out, and what changes as it changes.
+"""HTTP and WebSocket: SQL and Datalog in, JSON or Arrow out, and subscriptions.
 
 Read in this order:
 
     shown        values as JSON that browsers can read
-    guard        who may come in: tokens, Host, Origin, sizes
+    guard        admission: tokens, Host, Origin, sizes
     answers      from a request to the engine and back; errors as JSON
+    arrow_pieces   large results as Arrow, piece by piece
     statements   SQL, transactions, Datalog
     relations    tables and views: contents, changes, pushed rows
-    resuming     tokens to go on with
-    frames       what a subscriber is sent
+    resuming     resume tokens
+    frames       messages to subscribers
     sockets      subscriptions over WebSocket
     events       the same as server-sent events, for curl
-    calls        what Everview's own client calls
+    calls        calls of Everview's own client
     metrics      /healthz, /readyz, /metrics
-    openapi      the document that says all this to programs
+    openapi      the OpenAPI document
     app          the routes
-    parting      the end of a WebSocket whose client takes nothing
+    parting      closing WebSockets of unresponsive clients
     listener     uvicorn in the server's loop
 """

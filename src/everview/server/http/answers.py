@@ -1,6 +1,4 @@
-"""From a request to the engine and back: bodies are read within limits, work ends when its client goes away, errors
-are JSON.
-"""
+"""From a request to the engine and back: size limits, cancellation on disconnect, errors as JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ from everview.server.engine import Engine
 from everview.server.http.guard import STATUS
 from everview.server.http.shown import columns_shown, dumped, rows_shown
 from everview.server.settings import Settings
-from everview.session.rights.acting import WHO
+from everview.session.rights.principal import WHO
 from everview.wire.envelopes import ARROW, arrow_stream
-from everview.wire.mistakes import told
+from everview.wire.error_records import told
 from everview.wire.values import parsed
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ T = TypeVar("T")
 
 
 class Door:
-    """What the handlers share: the engine, the settings, who is here."""
+    """Shared by handlers: the engine, the settings, the connections."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
@@ -42,7 +40,7 @@ class Door:
         self.requests = 0
         self.errors = 0
         self.sockets = 0
-        """WebSockets that are open"""
+        """open WebSockets"""
         self.numbers = itertools.count()
 
     async def run(
@@ -54,8 +52,8 @@ class Door:
         memory: int | None = None,
         looks: bool = False,
     ) -> T:
-        """Have the engine work for a request; until its client goes away. It may take what the server allows, or less
-        if it says so. `looks`: it only reads tables and views, and need not wait for a step.
+        """Run work for a request on the engine, until its client disconnects, within the server's limits or stricter
+        ones of the request. `looks`: it only reads tables and views, and need not wait for a step.
         """
         limits = {
             "seconds": _least(seconds, self.settings.seconds),
@@ -76,11 +74,11 @@ class Door:
 
 
 QUERY_ID = "x-query-id"
-"""The header in which a client names a request, so that it can cancel it."""
+"""The header by which a client names a request, for cancellation."""
 
 
 def query_key(said: str | None) -> tuple[str, str] | None:
-    """What a request is known by: what its client calls it, and whose it is. Nobody cancels another's."""
+    """The key of a request: its client's name for it, and its principal, so that nobody cancels another's."""
     who = WHO.get()
     return None if said is None else ("" if who is None else who.role, said)
 
@@ -90,7 +88,7 @@ def _least(one: float | None, other: float | None) -> float | None:
 
 
 async def _gone(request: Request) -> None:
-    """Until the client hangs up; its request has been read."""
+    """Wait until the client disconnects; its request has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -99,7 +97,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def answering(door: Door, handler: Callable[[Door, Request], Awaitable[Response]]) -> Handler:
-    """A handler whose errors are answers."""
+    """A handler that returns errors as responses."""
 
     async def handle(request: Request) -> Response:
         door.requests += 1
@@ -119,26 +117,26 @@ def answering(door: Door, handler: Callable[[Door, Request], Awaitable[Response]
 
 
 def failed(error: BaseException) -> Response:
-    """An error as an answer."""
+    """An error as a response."""
     said = told(error)
     headers = {"retry-after": "1"} if said["code"] == "E_BUSY" else None
     return shown({"error": said}, STATUS.get(said["code"], 400), headers)
 
 
 def shown(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON as an answer."""
+    """JSON as a response."""
     return Response(dumped(value), status, headers, media_type="application/json")
 
 
 def wants_arrow(request: Request) -> bool:
-    """Whether the client asked for Arrow."""
+    """Whether the client requested Arrow."""
     return ARROW in request.headers.get("accept", "")
 
 
 def rows_answer(
     request: Request, time: int, names: list[str], types: list[DataType], found: list[Any] | pa.Table, **more: Any
 ) -> Response:
-    """Rows as an answer, in the form that was asked for."""
+    """Rows as a response, in the requested format."""
     if wants_arrow(request):
         return Response(arrow_stream(found), headers={"x-everview-time": str(time)}, media_type=ARROW)
     rows = rows_shown(types, found)
@@ -154,7 +152,7 @@ async def body_object(request: Request) -> dict[str, Any]:
 
 
 def text_in(body: dict[str, Any], name: str) -> str:
-    """A text that must be there."""
+    """A required text."""
     found = body.get(name)
     if not isinstance(found, str):
         raise InputError("E_MESSAGE", f"{name!r} is missing, or no text", "see /openapi.json")
@@ -162,7 +160,7 @@ def text_in(body: dict[str, Any], name: str) -> str:
 
 
 def number_in(request: Request, name: str) -> int | None:
-    """A number in the address, if it is there."""
+    """A numeric query parameter, if given."""
     found = request.query_params.get(name)
     if found is None:
         return None

@@ -1,11 +1,10 @@
-"""What Everview's own client calls: `POST /v1/call`, an envelope (`everview.wire.envelopes`) in and one out.
+"""Calls of Everview's own client: `POST /v1/call`, an envelope (`everview.wire.envelopes`) in and one out.
 
-The head says what to `do` and with what; a table of rows, if there is one, is behind it. What the calls are is in
-`CALLS`: each a function of the session, on the engine's thread, from a message to a message. Most are one method of a
-session, table or view, so the client's classes are thin.
+The header names the operation (`do`) and its arguments; a table of rows may follow. The operations are in `CALLS`: each
+a function of the session, on the engine's thread, from a message to a message. Most are one method of a session, table
+or view, so the client's classes are thin.
 
-A client's transaction is a list of changes that comes as one call (`change`): nobody holds the writer while a client
-thinks.
+A client's transaction is a list of changes sent as one call (`change`): no lock is held while a client thinks.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ Sent = tuple[Message, list[Any]]
 """A message, and the Arrow tables behind it."""
 
 EXACT = frozenset({"int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal"})
-"""Kinds whose values come out of Arrow as they went in; rows with others are sent value by value."""
+"""Kinds that Arrow represents exactly; rows with others are sent value by value."""
 
 
 LOOKS = frozenset({"hello", "names", "relation", "rows", "count", "counts", "lookup", "now"})
-"""Calls that only look, and need not wait for a step. So does a query in SQL."""
+"""Read-only calls, which need not wait for a step. So is an SQL query."""
 
 
 async def call(door: Door, request: Request) -> Response:
-    """Do what a client asks for."""
+    """Execute a client's call."""
     head, tables = unpacked(await request.body())
     name = head.get("do")
     if name not in CALLS:
@@ -85,7 +84,7 @@ async def call(door: Door, request: Request) -> Response:
 
 
 def _done(db: Session, name: str, given: Given) -> Sent:
-    """Do it; if changes are supposed, as it would be with them."""
+    """Execute it; with hypothetical changes, as if they were made."""
     supposed = given.get("suppose")
     if not supposed:
         return CALLS[name](db, given)
@@ -96,7 +95,7 @@ def _done(db: Session, name: str, given: Given) -> Sent:
 
 
 def _limits(said: Any) -> dict[str, Any]:
-    """What a client allows its call."""
+    """The limits of a client's call."""
     if not isinstance(said, dict):
         return {}
     seconds_said, memory_said = said.get("seconds"), said.get("memory")
@@ -107,7 +106,7 @@ def _limits(said: Any) -> dict[str, Any]:
 
 
 def _ours(error: BaseException) -> bool:
-    """Whether an error came from deeper than the functions here: then it is a fault, and not the message's."""
+    """Whether an error came from deeper than the functions here: then it is a bug, not an invalid message."""
     trace, deep = error.__traceback__, 0
     while trace is not None:
         deep += 1
@@ -116,7 +115,7 @@ def _ours(error: BaseException) -> bool:
 
 
 class Given:
-    """What a client gives for a call."""
+    """The arguments of a call."""
 
     def __init__(self, head: Mapping[str, Any], tables: list[pa.Table]) -> None:
         self.head = head
@@ -128,7 +127,7 @@ class Given:
         return self.head[name]
 
     def get(self, name: str) -> Any:
-        """Something that may be missing."""
+        """An optional argument."""
         return self.head.get(name)
 
     def rows(self, said: Any) -> Any:
@@ -149,7 +148,7 @@ def _managed(db: Session, what: str) -> None:
 
 
 def sent(names: list[str], types: list[DataType], rows: Callable[[], list[Any]], arrow: Callable[[], Any]) -> Sent:
-    """Rows for a client: a table, if that keeps their values exactly; else one by one."""
+    """Rows for a client: a table, if that is exact; else one by one."""
     head: Message = {"columns": [[n, plans.written_type(t)] for n, t in zip(names, types, strict=True)]}
     if all(t.kind in EXACT for t in types) and len({*names}) == len(names):
         return head, [arrow()]
@@ -164,7 +163,7 @@ def _contents(found: Any, of: Any) -> Sent:
 
 
 def hello(db: Session, given: Given) -> Sent:
-    """Whether the token is right, and who is there."""
+    """Check the token, and return who is there."""
     return {"version": __version__}, []
 
 
@@ -184,7 +183,7 @@ def relation(db: Session, given: Given) -> Sent:
 
 
 def table(db: Session, given: Given) -> Sent:
-    """Make a table, of columns or of data."""
+    """Create a table from columns or data."""
     ttl = given.get("ttl")
     life = None if ttl is None else value_of(ttl)
     if given.tables:
@@ -220,10 +219,10 @@ def view(db: Session, given: Given) -> Sent:
 
 
 def _kept(said: Any) -> Provenance:
-    """The provenance that a client wants to be kept; the session checks it."""
+    """The provenance options of a client; the session validates them."""
     names = [field.name for field in fields(Provenance)]
     if not isinstance(said, Mapping) or "kind" not in said or not set(said) <= set(names):
-        raise InputError("E_PROVENANCE", f"{said!r} is no kind of provenance", f"give {', '.join(names)}")
+        raise InputError("E_PROVENANCE", f"{said!r} is not a kind of provenance", f"give {', '.join(names)}")
     return Provenance(**said)
 
 
@@ -252,7 +251,7 @@ def _answered(answer: Answer) -> Sent:
 
 
 def datalog(db: Session, given: Given) -> Sent:
-    """Install rules; gives the names of their relations."""
+    """Install rules; return the names of their relations."""
     rules = db.datalog(given["text"], plan=given.get("how"))
     return {"relations": list(rules), "program": repr(rules)}, []
 
@@ -264,7 +263,7 @@ def prepare(db: Session, given: Given) -> Sent:
 
 
 def execute(db: Session, given: Given) -> Sent:
-    """Ask a prepared query."""
+    """Run a prepared query."""
     core_of(db).access.may_read(given["name"])
     found = _prepared(db).get(given["name"])
     if found is None:
@@ -341,7 +340,7 @@ def what_if(db: Session, given: Given) -> Sent:
 
 
 def _shown(db: Session, name: str, told: Any) -> list[Any]:
-    """Changes of a table or view, as whoever acts sees them."""
+    """Changes of a table or view, as seen by the current user."""
     found = seen.seen(db, name)
     if not isinstance(found, Share):
         return list(seen.whole(db, name, "this") and told)
@@ -371,7 +370,7 @@ def count(db: Session, given: Given) -> Sent:
 
 
 def counts(db: Session, given: Given) -> Sent:
-    """Distinct rows and how often each is there."""
+    """Distinct rows with multiplicities."""
     found, at = _relation(db, given["name"]), given.get("at")
     told = (found._now() if at is None else found.as_of(at)).counts()
     core_of(db).access.check_rows(len(told))
@@ -397,20 +396,20 @@ def lookup(db: Session, given: Given) -> Sent:
 
 
 def errors(db: Session, given: Given) -> Sent:
-    """What rows of a view could not be computed."""
+    """The row errors of a view."""
     core_of(db).access.may_own("relation", given["name"])
     return {"errors": [[text, n] for text, n in _relation(db, given["name"]).errors()]}, []
 
 
 def explain(db: Session, given: Given) -> Sent:
-    """How a view is kept."""
+    """How a view is maintained."""
     found = seen.whole(db, given["name"], "its plan")
     alone = core_of(db).access.acting() is not None and isinstance(found, View)
     return {"text": str(relation_of(found).source.explain() if alone else found.explain())}, []
 
 
 def text(db: Session, given: Given) -> Sent:
-    """A table or view to look at."""
+    """A table or view for display."""
     return {"text": _relation(db, given["name"])._text(given["rows"])}, []
 
 
@@ -429,7 +428,7 @@ def memory(db: Session, given: Given) -> Sent:
 
 
 def check(db: Session, given: Given) -> Sent:
-    """Whether every view is what it should be."""
+    """Whether every view is correct."""
     core_of(db).access.may_manage("have all views checked")
     return {"differences": [str(d) for d in db.check()]}, []
 
@@ -442,7 +441,7 @@ def checkpoint(db: Session, given: Given) -> Sent:
 
 
 def now(db: Session, given: Given) -> Sent:
-    """What the clock shows."""
+    """The clock's reading."""
     moment: dt.datetime = db.now
     return {"now": plain(moment)}, []
 
@@ -458,7 +457,7 @@ def why(db: Session, given: Given) -> Sent:
 
 
 def _tree(root: Derivation) -> Message:
-    """A derivation as a list of its parts; what is shared stands once."""
+    """A derivation as a list of its parts; shared parts occur once."""
     parts = list(root.walk())
     places = {id(part): number for number, part in enumerate(parts)}
     return {
@@ -485,7 +484,7 @@ def trust(db: Session, given: Given) -> Sent:
 
 
 def probability(db: Session, given: Given) -> Sent:
-    """How likely a row is there if rows of tables may be missing."""
+    """The probability of a row if rows of tables may be missing."""
     view = seen.whole(db, given["name"], "WHY")
     found = view.probability(value_of(given["row"]), value_of(given["chances"]), nodes=given["nodes"])
     return {"lower": found.lower, "upper": found.upper}, []

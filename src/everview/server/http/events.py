@@ -3,8 +3,8 @@
     curl -N -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/relations/total/events
 
 Each commit is an event: `event: snapshot` or `event: changes`, whose `data` is what the WebSocket sends as one message,
-and whose `id` is a token. EventSource and others send the last one back as `Last-Event-ID` when they connect again, and
-are told what changed since. Lines that begin with a colon keep the connection open while nothing happens.
+and whose `id` is a token. EventSource and others send the last one back as `Last-Event-ID` on reconnection, and receive
+what changed since. Lines that begin with a colon keep an idle connection open.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from everview.server.http.frames import message
 from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import dumped
 from everview.server.subscription import Subscription, Wanted
-from everview.wire.mistakes import told
+from everview.wire.error_records import told
 
 ALIVE = 15.0
-"""Seconds between signs of life."""
+"""Seconds between keep-alives."""
 
 
 async def events(door: Door, incarnation: str, request: Request) -> Response:

@@ -1,13 +1,13 @@
-"""What a subscriber is sent: JSON texts, or for Arrow, envelopes (`everview.wire.envelopes`).
+"""Messages to subscribers: JSON texts, or for Arrow, envelopes (`everview.wire.envelopes`).
 
     {"type": "snapshot", "id": 1, "time": 7, "rows": [[1, "5", "Graz"]]}           contents: count, then the values
-    {"type": "snapshot", "id": 1, "time": 7, "rows": [...], "reset": "history"}      the same, in place of what you had
+    {"type": "snapshot", "id": 1, "time": 7, "rows": [...], "reset": "history"}      replaces earlier contents
     {"type": "changes", "id": 1, "from": 7, "to": 9, "rows": [[-1, "5", "Graz"]]}  signed counts
-    {"type": "end", "id": 1, "error": {...}}                                       what was followed is gone
+    {"type": "end", "id": 1, "error": {...}}                                       the relation was dropped
     {"type": "commit", "from": 7, "to": 9}                                         all of the above hold at 9
 
-All frames of one commit are one message, a list: a client applies it as one. The rows of a chunk are encoded once for
-all who are sent it.
+All frames of one commit are one message, a list, which a client applies atomically. The rows of a chunk are encoded
+once for all recipients.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from everview.server.chunks import Chunk
 from everview.server.http.shown import dumped, rows_shown
 from everview.server.subscription import Commit, Frame
 from everview.wire.envelopes import packed
-from everview.wire.mistakes import told
+from everview.wire.error_records import told
 from everview.wire.values import rows_written
 
 
 def message(commit: Commit) -> bytes:
-    """A commit as a text message; one with a single frame is made once for all who are told the same."""
+    """A commit as a text message; one with a single frame is shared by all recipients."""
     first = commit.frames[0] if len(commit.frames) == 1 else None
     if first is None or first.chunk is None:
         return _message(commit)
@@ -37,7 +37,7 @@ def message(commit: Commit) -> bytes:
 
 
 VARIANTS = 8
-"""Messages about one chunk that are kept; its rows are kept once for any others."""
+"""Number of cached messages per chunk; its rows are encoded once for any others."""
 
 
 def _message(commit: Commit) -> bytes:
@@ -46,7 +46,7 @@ def _message(commit: Commit) -> bytes:
 
 
 def envelope(commit: Commit) -> bytes:
-    """A commit as a binary message: the same frames, with the numbers of the tables behind them for rows."""
+    """A commit as a binary message: the same frames, with the numbers of the attached tables for rows."""
     heads: list[dict[str, object]] = []
     tables: list[pa.Table] = []
     for frame in commit.frames:
@@ -59,7 +59,7 @@ def envelope(commit: Commit) -> bytes:
 
 
 def exact(commit: Commit) -> bytes:
-    """A commit as a text message with values that Python can have back as they were (`everview.wire.values`)."""
+    """A commit as a text message with exact Python values (`everview.wire.values`)."""
     parts = []
     for frame in commit.frames:
         head = dumped(_head(commit, frame))

@@ -1,16 +1,16 @@
-"""Who may come in. Everything is checked before a request reaches any other code.
+"""Admission control: everything is checked before a request reaches any other code.
 
-A browser that shows a page of a stranger's sends requests to this machine too, if the page says so. It does not let the
-page read the answers, but a WebSocket it does, and a name that a stranger owns may point to 127.0.0.1. So:
+A browser that shows a foreign page sends that page's requests to this machine too. It does not let the page read the
+responses, except over a WebSocket, and a foreign host name may resolve to 127.0.0.1. Therefore:
 
-    Host      must be an address of ours, localhost, or a name that the server was told (--name)
-    Origin    if there is one, must be our own, or one that the server was told (--origin); browsers let those read
-    token     is wanted from everybody, on this machine too: `Authorization: Bearer ...` (or Basic, a name and a
+    Host      must be an address of ours, localhost, or a configured name (--name)
+    Origin    if present, must be our own or a configured one (--origin); browsers let those read
+    token     is required from everybody, on this machine too: `Authorization: Bearer ...` (or Basic, a name and a
               password), or in a WebSocket's first message, because pages cannot send headers with those. Never in a
               URL: those are written into logs.
 
-Who it is (`everview.server.identity`) holds for everything that is done for the request (`WHO`). Requests that are too
-long are refused while they are read.
+The principal (`everview.server.identity`) applies to everything done for the request (`WHO`). Oversized requests are
+refused while they are read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from everview.codes.digits import whole_number
 from everview.errors import EverviewError, InputError
 from everview.server.identity import Identity
 from everview.server.settings import Settings, is_local
-from everview.session.rights.acting import NOBODY, WHO
-from everview.wire.mistakes import told
+from everview.session.rights.principal import NOBODY, WHO
+from everview.wire.error_records import told
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -34,27 +34,27 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/everview.js", "/")
-"""What anybody may ask who gets through to the server: it says nothing about what is in it."""
+"""Public paths, which reveal nothing about the contents."""
 
 LONGEST_URL = 8192
 
 
 class Guard:
-    """Lets requests through to an application, or does not."""
+    """Admits requests to an application."""
 
     def __init__(self, app: App, settings: Settings, identity: Identity) -> None:
         self.app = app
         self.settings = settings
         self.identity = identity
         self.refused = 0
-        """how many had no token, or a wrong one"""
+        """number of requests with a missing or wrong token"""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        WHO.set(NOBODY)  # until it has said who it is; what is left out below is closed
+        WHO.set(NOBODY)  # until it has authenticated; paths not handled below are closed
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         origin = headers.get("origin", "")
         if scope["type"] == "http" and origin in self.settings.origins:
@@ -74,7 +74,7 @@ class Guard:
         await self.app(scope, receive, send)
 
     def check(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Refuse a request that may not come in."""
+        """Refuse an inadmissible request."""
         if len(scope["path"]) + len(scope.get("query_string", b"")) > LONGEST_URL:
             raise TooLong("the address")
         self._check_host(headers.get("host", ""))
@@ -87,7 +87,7 @@ class Guard:
             self.let_in(*_credentials(headers))
 
     def let_in(self, token: str, user: str = "", password: str = "") -> None:
-        """Find out who it is, on whose behalf everything is done from now on; refuse who is nobody."""
+        """Authenticate, setting the principal for everything that follows; refuse otherwise."""
         try:
             who = self.identity.of_password(user, password) if user else self.identity.of_token(token)
         except EverviewError:
@@ -114,7 +114,7 @@ class Guard:
             )
 
     def _counting(self, receive: Receive) -> Receive:
-        """The same messages, as long as they are not too long together."""
+        """The same messages, up to the size limit."""
         size = 0
 
         async def counted() -> MutableMapping[str, Any]:
@@ -129,7 +129,7 @@ class Guard:
 
 
 def _asks_first(scope: Scope, headers: dict[str, str]) -> bool:
-    """Whether a browser asks if a page may send what it wants to send."""
+    """Whether it is a CORS preflight request."""
     return (
         scope["type"] == "http"
         and scope["method"] == "OPTIONS"
@@ -149,7 +149,7 @@ async def _may_send(send: Send) -> None:
 
 
 def _readable_from(origin: str, send: Send) -> Send:
-    """The same answers, which a browser lets pages of this origin read."""
+    """The same responses, readable by pages of this origin."""
 
     async def sent(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -195,7 +195,7 @@ STATUS = {
     "E_BUSY": 503, "E_CLOSED": 503, "E_MEMORY": 507, "E_COMPACTED": 410, "E_CONFLICT": 409, "E_INTERNAL": 500,
     "E_NOT_FOUND": 404, "E_QUOTA": 429,
 }  # fmt: skip
-"""HTTP's numbers for errors; any other is 400."""
+"""HTTP status codes of errors; any other is 400."""
 
 
 async def _refuse(scope: Scope, send: Send, error: EverviewError) -> None:

@@ -1,7 +1,7 @@
 """uvicorn in the server's own loop.
 
-Compression of WebSocket messages is off: its state costs hundreds of kilobytes a connection. Sizes and waiting times
-are limited before a request is ours (uvicorn's), and after (`everview.server.http.guard`).
+Compression of WebSocket messages is off: its state costs hundreds of kilobytes per connection. Sizes and timeouts are
+limited before a request reaches us (by uvicorn), and after (`everview.server.http.guard`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from everview.server.http.resuming import incarnation_of
 from everview.server.settings import Settings
 
 LONGEST_SAID = 1024 * 1024
-"""Bytes of the longest message over a WebSocket: what is wanted is short, rows come by HTTP, and the first message is
-that of somebody who has not shown a token yet.
+"""Maximum size of a WebSocket message in bytes: requests are short, rows come by HTTP, and the first message is
+unauthenticated.
 """
 
 
@@ -74,18 +74,18 @@ class HttpListener:
         return how_to_connect(settings, self.port)
 
     async def stop(self) -> None:
-        """End all connections, those that follow something too: their clients come again, with their tokens."""
+        """End all connections, including subscriptions: their clients reconnect with their tokens."""
         if self._server is not None and self._running is not None:
             self._server.should_exit = True
             await self._running
 
 
 class Quiet(uvicorn.Server):
-    """uvicorn's server, which leaves signals to us."""
+    """uvicorn's server, without signal handling."""
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
-        """Nothing is done about them here."""
+        """Signals are handled elsewhere."""
         yield
 
 

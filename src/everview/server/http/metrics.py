@@ -1,6 +1,6 @@
-"""Health and figures: `/healthz`, `/readyz`, and `/metrics` in the form of OpenMetrics.
+"""Health and metrics: `/healthz`, `/readyz`, and `/metrics` in OpenMetrics format.
 
-Sets of labels are bounded by what is installed: views, never statements or clients.
+Label sets are bounded by what is installed: views, never statements or clients.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ BEGAN = time.time()
 
 
 async def health(door: Door, request: Request) -> Response:
-    """The process lives, and its loop turns."""
+    """The process is alive and its loop runs."""
     return shown({"status": "ok"})
 
 
 async def readiness(door: Door, request: Request) -> Response:
-    """It takes work."""
+    """It accepts work."""
     ready = not door.engine.closing
     return shown({"status": "ready" if ready else "closing"}, 200 if ready else 503)
 
 
 async def metrics(door: Door, guard: Guard, request: Request) -> Response:
-    """Figures; read on the loop, so that they come while a step runs."""
+    """Metrics; read on the loop, so that they are available while a step runs."""
     core_of(door.engine.session).access.may_manage("read the figures of the server", look=True)
     return Response("\n".join([*_lines(door, guard), "# EOF", ""]), media_type=KIND)
 

@@ -1,8 +1,8 @@
-"""The end of a WebSocket whose client takes nothing.
+"""Closes WebSockets of clients that stop reading.
 
-A transport that is closed sends what it still holds before it goes. A client that has stopped reading, and stays, would
-keep it for ever: a file, a message, and one of the connections that the server allows. So once a connection has been
-served, its client has `PARTING` seconds to take the rest and to say goodbye; then the connection is cut.
+A closed transport first sends what it still holds. A client that has stopped reading, but stays connected, would keep
+it forever: a file descriptor, a message, and one of the allowed connections. Once a connection has been served, its
+client therefore has `PARTING` seconds to read the rest and close; then the connection is aborted.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ else:
     Protocol = AutoWebSocketsProtocol  # whichever uvicorn would take: they have the same methods
 
 PARTING = 10.0
-"""Seconds after which a connection that has been served is cut; uvicorn waits as long for a client's goodbye."""
+"""Seconds after which a served connection is aborted; uvicorn waits as long for a client's close frame."""
 
 
 class Parting(Protocol):
-    """uvicorn's WebSocket, which does not outlive by long what served it."""
+    """uvicorn's WebSocket with a bounded closing time."""
 
     _cutting: asyncio.TimerHandle | None = None
     _lost = False
 
     async def run_asgi(self) -> None:
-        """Serve it; then see to it that it ends."""
+        """Serve it, then make sure that it ends."""
         await super().run_asgi()
         if not self._lost:
             self._cutting = self.loop.call_later(PARTING, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended by itself, or was cut."""
+        """It has ended normally, or was aborted."""
         self._lost = True
         if self._cutting is not None:
             self._cutting.cancel()

@@ -1,4 +1,4 @@
-"""Tables and views: what they are, what is in them, what has changed, and rows that are pushed into tables.
+"""Tables and views over HTTP: metadata, contents, changes, and pushed rows.
 
     GET  /v1/relations                       what there is
     GET  /v1/relations/NAME                  its columns
@@ -6,8 +6,8 @@
     GET  /v1/relations/NAME/changes?since=TIME
     POST /v1/tables/NAME/rows?op=insert      rows as JSON lines, CSV or Arrow; also op=delete, op=upsert
 
-A push is one transaction. With an `Idempotency-Key` it is done once, however often it is sent: the key is committed
-with the rows (`Once`), so this holds after a crash of the server, too.
+A push is one transaction. With an `Idempotency-Key` it is executed once, however often it is sent: the key is committed
+with the rows (`Once`), so this also holds after a crash of the server.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from everview.language.relation import relation_of
 from everview.server.http.answers import Door, number_in, rows_answer, shown, wants_arrow
 from everview.server.http.shown import columns_shown, reader, rows_shown
 from everview.session.core import core_of
-from everview.session.reads import guests
-from everview.session.reads.followed import Followed
+from everview.session.reads import concurrent_reads
 from everview.session.reads.snapshot import Snapshot
+from everview.session.reads.subscribable import Subscribable
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.rights import seen
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def relation(db: Session, name: str) -> Followed:
+def relation(db: Session, name: str) -> Subscribable:
     """A table or view by name."""
     try:
-        found: Followed = seen.seen(db, name)
+        found: Subscribable = seen.seen(db, name)
     except InputError as error:
         if error.code == "E_FORBIDDEN":
             raise
@@ -52,15 +52,15 @@ def relation(db: Session, name: str) -> Followed:
     return found
 
 
-def table_of(db: Session, name: str) -> Followed:
-    """A table by name, to be changed: what may be done to its rows is asked when they are staged."""
+def table_of(db: Session, name: str) -> Subscribable:
+    """A table by name, to be changed: privileges are checked when rows are staged."""
     if name not in db and (who := core_of(db).access.acting()) is not None:
         raise core_of(db).access.refused("INSERT", "relation", name, who)
-    found: Followed = db[name]
+    found: Subscribable = db[name]
     return found
 
 
-def described(found: Followed) -> dict[str, Any]:
+def described(found: Subscribable) -> dict[str, Any]:
     """A table or view as JSON."""
     relation = relation_of(found)
     names, types = relation.codec.names, relation.codec.types
@@ -75,11 +75,11 @@ def described(found: Followed) -> dict[str, Any]:
 
 
 def looking(work: Callable[[Session], T]) -> Callable[[Session], T]:
-    """Work that looks, for those to whom policies may show a part: that is found in one turn, or beside one step."""
+    """Read-only work for users to whom policies may show a part: resolved in one turn, or beside one step."""
 
     def look(db: Session) -> T:
         core = core_of(db)
-        return work(db) if core.access.acting() is None else guests.looked(core, lambda: work(db))
+        return work(db) if core.access.acting() is None else concurrent_reads.looked(core, lambda: work(db))
 
     return look
 
@@ -115,14 +115,14 @@ async def rows(door: Door, request: Request) -> Response:
     return rows_answer(request, *await door.run(request, looking(work), looks=at is None))
 
 
-def contents_at(found: Followed, time: int) -> Snapshot:
-    """What was in a table or view."""
+def contents_at(found: Subscribable, time: int) -> Snapshot:
+    """The contents of a table or view at a time."""
     assert isinstance(found, (Table, View, Share, Computed))
     return found.as_of(time)
 
 
 async def changes(door: Door, request: Request) -> Response:
-    """What has changed in one, time by time."""
+    """The changes of one, time by time."""
     name, since = request.path_params["name"], number_in(request, "since")
 
     def work(db: Session) -> dict[str, Any]:
@@ -145,7 +145,7 @@ OPERATIONS = ("insert", "delete", "upsert")
 
 
 async def push(door: Door, request: Request) -> Response:
-    """Take rows into a table."""
+    """Insert pushed rows into a table."""
     name, how = request.path_params["name"], request.query_params.get("op", "insert")
     if how not in OPERATIONS:
         raise InputError("E_OPTION", f"op={how[:40]} is not an operation", f"use one of {', '.join(OPERATIONS)}")
@@ -171,7 +171,7 @@ async def push(door: Door, request: Request) -> Response:
 
 
 def rows_in(table: Table, kind: str, body: bytes) -> Any:
-    """The rows of a body, as what a table takes."""
+    """The rows of a request body, in a form that tables accept."""
     if kind.startswith(ARROW):
         return arrow_table(body)
     names, types = relation_of(table).codec.names, relation_of(table).codec.types
@@ -227,11 +227,11 @@ def _csv(text: str) -> list[dict[str, Any]]:
 
 
 KEYS = 1024
-"""Idempotency keys that are remembered: the last ones."""
+"""Number of idempotency keys that are remembered."""
 
 
 class Once:
-    """What was pushed under which key, kept in the session's offsets: each key in one of `KEYS` places, in turn.
+    """The keys of pushed rows, stored in the session's offsets: in `KEYS` slots, in rotation.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -246,7 +246,7 @@ class Once:
         self._core = core_of(session)
         who = self._core.access.acting()
         self._whose = "" if who is None else f"{who.role}\0"
-        """keys of one role mean nothing to another"""
+        """keys are per role"""
         self._found: dict[str, int] | None = self._core.attached.get("pushed")
         if self._found is None:
             kept = [(n, v) for n, v in self._core.runtime.offsets.items() if n.startswith("pushed/")]
@@ -254,18 +254,18 @@ class Once:
             self._found = self._core.attached["pushed"] = dict(read)
 
     def known(self, key: str) -> int | None:
-        """The time at which rows came under a key."""
+        """The time at which rows with a key were committed."""
         assert self._found is not None
         return self._found.get(self._whose + key)
 
     def note(self, key: str, time: int) -> None:
-        """Rows come under a key, in the transaction under way, which will have this time."""
+        """Record a key in the current transaction, which will have this time."""
         if len(key) > 200:
             raise InputError("E_TOO_LONG", "the Idempotency-Key is too long", "up to 200 letters")
         self._core.transactions.set_offset(f"pushed/{time % KEYS}", json.dumps([self._whose + key, time]))
 
     def done(self, key: str | None, time: int) -> None:
-        """That transaction is complete."""
+        """Called when that transaction is complete."""
         assert self._found is not None
         if key is not None:
             self._found[self._whose + key] = time

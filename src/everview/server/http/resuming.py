@@ -1,10 +1,10 @@
-"""Tokens to go on with after a connection broke: what was followed, as it was defined, and up to which time.
+"""Resume tokens: what was followed, its definition, and up to which time.
 
-A token is the text that a server gave for a subscription, a dot, and the time of the last commit that was applied. It
-holds as long as the database is the same: a directory keeps its name over restarts of the server, a session in memory
-has a new one each time. A view that was made again, or has another definition, is another view; a query is kept for
-`LINGER` seconds after its last client was cut off. Otherwise, and where history does not reach back, the client is
-given the contents anew and told why (`reset`). Nothing is left out silently.
+A token is the server's text for a subscription, a dot, and the time of the last applied commit. It is valid as long as
+the database is the same: a directory keeps its identity over restarts of the server, an in-memory session has a new one
+each time. A view that was created again, or has another definition, is a different view; a query is kept for `LINGER`
+seconds after its last client was disconnected. Otherwise, and where history does not reach back, the client receives
+the contents again with the reason (`reset`). Nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from everview.session.core import core_of
 from everview.session.session import Session
 
 NAME = "incarnation"
-"""The file in a directory that says what it is called."""
+"""The file in a directory that stores its identity."""
 
 
 LINGER = 30.0
-"""Seconds for which queries are kept whose clients were cut off."""
+"""Seconds for which queries of disconnected clients are kept."""
 
 
 def incarnation_of(session: Session) -> str:
-    """What a database is called: as long as its times mean the same."""
+    """The identity of a database: its times are comparable while it is the same."""
     store = core_of(session).runtime.backing.store
     fresh = secrets.token_hex(8)
     if store is None or core_of(session).runtime.backing.read_only:
@@ -39,7 +39,7 @@ def incarnation_of(session: Session) -> str:
 
 
 def resumed(feeds: Feeds, incarnation: str, wanted: Wanted, token: str) -> Wanted:
-    """What a client wants that has a token: changes since then, or contents, with the reason. For the engine."""
+    """What a client with a token receives: changes since then, or contents, with the reason. For the engine."""
     session = feeds.session
     name, _, rest = token.partition(".")
     identity, _, time = rest.rpartition(".")

@@ -1,7 +1,7 @@
-"""Values as JSON that a browser can read, and back.
+"""Values as JSON for browsers, and back.
 
 JavaScript's numbers are floats: 64-bit integers and decimals would lose digits, so they are texts. Times are ISO 8601
-with a Z, bytes are base64, NaN and the infinities are texts. JSON's own values are themselves.
+with a Z, bytes are base64, NaN and the infinities are texts. JSON values are unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from everview.types import DataType
 Convert = Callable[[Any], Any]
 
 SAFE_BITS = 32
-"""Integers of up to so many bits are numbers in JSON."""
+"""Integers of up to this many bits are JSON numbers."""
 
 
 def rows_shown(types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
@@ -115,7 +115,7 @@ def _fields(converts: Sequence[Convert], names: Sequence[str]) -> Convert:
 
 
 def reader(declared: DataType, column: str) -> Convert:
-    """A function from a value of JSON, or a text of CSV, to one of a column.
+    """A function from a JSON value, or a CSV text, to a column's value.
 
     >>> reader(DataType("int"), "x")("12"), reader(DataType("date"), "day")("2026-01-31")
     (12, datetime.date(2026, 1, 31))

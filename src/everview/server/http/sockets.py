@@ -1,21 +1,21 @@
 """Subscriptions over WebSocket: `/v1/ws`.
 
-The client's first message is `{"type": "hello", "token": "..."}`; the server answers with its name and time. Then:
+The client's first message is `{"type": "hello", "token": "..."}`; the server responds with its name and time. Then:
 
     {"type": "subscribe", "id": 1, "view": "total"}       or "query": "SELECT ..."; "resume": TOKEN, "snapshot": false
     {"type": "subscribe", "views": [{"id": 1, "view": "a"}, {"id": 2, "view": "b"}]}    several, from one time on
     {"type": "unsubscribe", "id": 1}
-    {"type": "sync"}             say how far it is: a commit follows, if need be one without changes
+    {"type": "sync"}             request progress: a commit follows, possibly without changes
     {"type": "ping", "id": 9}
 
-`hello` may say `"format": "arrow"`, `"granularity": 0.5` (seconds between two commits), and `"progress": true` (tell of
-times without changes, too); these are the connection's. What is sent is in `everview.server.http.frames`; before a
-subscription's first frame comes `{"type": "subscribed", "id": 1, "columns": [...], "resume": "..."}`.
+`hello` may contain `"format": "arrow"`, `"granularity": 0.5` (seconds between two commits), and `"progress": true`
+(also report times without changes); these apply to the connection. The messages are in `everview.server.http.frames`; a
+subscription's first frame is preceded by `{"type": "subscribed", "id": 1, "columns": [...], "resume": "..."}`.
 
-A client that does not read is waited for: its commits grow together meanwhile, and cost nothing. One that takes
-nothing of a message for `STALLED` seconds is closed with 1013 (try again later), which it hears if it takes the rest
-within a second; then it is cut off (`everview.server.http.parting`). It can come back with its token. So what a
-connection holds is one message and what the operating system buffers.
+A client that does not read is waited for: its commits are consolidated meanwhile, at no cost. One that reads nothing of
+a message for `STALLED` seconds is closed with 1013 (try again later), which it receives if it reads the rest within a
+second; then it is aborted (`everview.server.http.parting`). It can resume with its token. A connection therefore holds
+one message and the operating system's buffers.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from everview.server.http.guard import Guard
 from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import columns_shown, dumped
 from everview.server.subscription import GRANULARITY, Commit, Subscription, Wanted
-from everview.session.rights.acting import WHO
-from everview.wire.mistakes import told
+from everview.session.rights.principal import WHO
+from everview.wire.error_records import told
 from everview.wire.values import parsed
 
 PATIENCE = 10.0
-"""Seconds in which a client has to say hello."""
+"""Seconds within which a client must say hello."""
 
 STALLED = 30.0
-"""Seconds for which a message may wait to be taken."""
+"""Seconds for which a message may wait to be read."""
 
-MOST = 1000
-"""Subscriptions of one connection."""
+MAX_SUBSCRIPTIONS = 1000
+"""Maximum number of subscriptions per connection."""
 
 AGAIN_LATER, FAULT, NOT_ALLOWED, GOING_AWAY = 1013, 1011, 1008, 1001
 
@@ -56,7 +56,7 @@ FORMATS: dict[str, Callable[[Commit], str | bytes]] = {
     "arrow": frames.envelope,
     "exact": lambda commit: frames.exact(commit).decode(),
 }
-"""How commits can be sent; `exact` is for Everview's own clients."""
+"""Message formats; `exact` is for Everview's own clients."""
 
 
 class Socket:
@@ -72,7 +72,7 @@ class Socket:
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Until the client has gone."""
+        """Serve until the client disconnects."""
         with contextlib.ExitStack() as counted:
             await self._run(counted)
 
@@ -161,8 +161,10 @@ class Socket:
         subscription = self.subscription
         assert subscription is not None
         given = message.get("views", [message])
-        if not isinstance(given, list) or not 0 < len(given) <= MOST - len(subscription.feeds):
-            raise InputError("E_MESSAGE", f"'views' is not a list of up to {MOST} subscriptions", "see docs/server.md")
+        if not isinstance(given, list) or not 0 < len(given) <= MAX_SUBSCRIPTIONS - len(subscription.feeds):
+            raise InputError(
+                "E_MESSAGE", f"'views' is not a list of up to {MAX_SUBSCRIPTIONS} subscriptions", "see docs/server.md"
+            )
         wanted = [_wanted(each, self.form == "arrow") for each in given]
         ids = [each.get("id") for each in given]
         if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids) or len({*ids}) < len(ids):
@@ -191,7 +193,7 @@ class Socket:
     # what the client is told
 
     async def _tell(self) -> None:
-        """Send commits, for ever."""
+        """Send commits, forever."""
         assert self.subscription is not None
         try:
             while True:

@@ -1,4 +1,4 @@
-"""SQL, transactions and Datalog.
+"""SQL, transactions and Datalog over HTTP.
 
 POST /v1/sql            {"sql": "SELECT ..."}                       one text, of one or more statements
 POST /v1/transaction    {"statements": ["INSERT ...", "UPDATE ..."]}   all of them at one time, or none
@@ -8,15 +8,18 @@ POST /v1/cancel         {"id": "..."}   what another request asks that has this 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from everview.errors import InputError
-from everview.server.asking import Answer, ask, only_reads
+from everview.server.asking import Answer, ask, in_all, only_reads
 from everview.server.http.answers import Door, body_object, query_key, rows_answer, shown, text_in, wants_arrow
+from everview.server.http.arrow_pieces import can_be_cut, pieces
 from everview.sql.answers.result import Result
+from everview.wire.envelopes import ARROW
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -32,7 +35,7 @@ async def sql(door: Door, request: Request) -> Response:
 
 
 async def transaction(door: Door, request: Request) -> Response:
-    """Run several texts at one time; the answer is the last one's."""
+    """Run several texts at one time; the rows are the last one's, `affected` counts those of all."""
     texts = (await body_object(request)).get("statements")
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
         raise InputError("E_MESSAGE", "'statements' is not a list of texts", "see /openapi.json")
@@ -40,7 +43,7 @@ async def transaction(door: Door, request: Request) -> Response:
     def work(db: Session) -> Answer:
         with db.transaction():
             answers = [ask(db, text) for text in texts]
-        return Answer(db.time, answers[-1].result, answers[-1].relation, answers[-1].text, answers[-1].affected)
+        return replace(answers[-1], time=db.time, affected=in_all([a.affected for a in answers]))
 
     return await _answered(door, request, work)
 
@@ -56,7 +59,7 @@ async def datalog(door: Door, request: Request) -> Response:
 
 
 async def cancel(door: Door, request: Request) -> Response:
-    """Have another request stop."""
+    """Cancel another request."""
     return shown({"cancelled": door.engine.cancel(query_key(text_in(await body_object(request), "id")))})
 
 
@@ -72,11 +75,16 @@ async def _answered(door: Door, request: Request, work: Any, *, looks: bool = Fa
     if answer.result is None:
         said = {"relation": answer.relation} if answer.relation else {"text": answer.text} if answer.text else {}
         return shown({"time": answer.time, **said, **affected})
+    if isinstance(rows, Result):
+        headers = {"x-everview-time": str(answer.time)}
+        return StreamingResponse(pieces(rows), headers=headers, media_type=ARROW)
     return rows_answer(request, answer.time, answer.result.columns, answer.result.types, rows, **affected)
 
 
 def _rows(result: Result | None, arrow: bool) -> Any:
-    """The rows, decoded where they were read: not on the loop, which has others to serve."""
-    if result is None:
-        return None
+    """The rows, decoded where they were read: not on the loop, which serves others. A result that is sent in
+    pieces is decoded piece by piece.
+    """
+    if result is None or (arrow and can_be_cut(result.types, len(result))):
+        return result
     return result.to_arrow() if arrow else result.rows()

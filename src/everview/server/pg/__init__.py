@@ -3,21 +3,21 @@
 Read in this order:
 
     messages, wire      bytes to messages and back; one connection's bytes
-    states, faults      SQLSTATEs, and how errors are told
-    oids, formats       types as clients know them, values in text and binary form
-    scram, startup      who it is; TLS, versions, cancelling
-    lexing, commands    which statement it is
+    states, faults      SQLSTATEs, and error responses
+    oids, formats       PostgreSQL's types, values in text and binary form
+    scram, startup      authentication; TLS, versions, cancellation
+    lexing, commands    statement classification
     settings            SET and SHOW
-    quick, at_once      look-ups by key, prepared once, and answered where the bytes arrive
+    quick, at_once      prepared key look-ups, answered where the bytes arrive
     work                a connection's statements on the engine's thread, its staged transaction
     answers, columnwise columns, rows in pieces, tags; many rows column by column
-    client              what a connection remembers
+    client              the state of a connection
     executing           what each statement does
     cursors             DECLARE, FETCH
     copy_forms, copying COPY
     subscribing         SUBSCRIBE, in three ways
     catalog             pg_catalog and information_schema
-    connection          the conversation
+    connection          the protocol loop
     listener            the port
     defining, pump        definitions inside a transaction; reading from many connections
 """

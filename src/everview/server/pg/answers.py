@@ -1,7 +1,7 @@
-"""What a statement gives: columns, rows that are encoded piece by piece, and the tag that says what was done.
+"""Results of statements: columns, rows encoded piece by piece, and command tags.
 
 Rows stay codes until they are sent, a piece at a time, so a result of a million rows needs memory for one piece. Here a
-piece is decoded to Python's values, which suits a few rows; `everview.server.pg.columnwise` is for many.
+piece is decoded to Python values, which suits a few rows; `everview.server.pg.columnwise` is for many.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from everview.sql.answers.result import Result, coded
 from everview.types import DataType
 
 ENCODED_ROWS = 2000
-"""Rows that are encoded at a time."""
+"""Rows encoded at a time."""
 
 _NULL = b"\xff\xff\xff\xff"
 _INT = struct.Struct(">i")
@@ -34,15 +34,15 @@ class Column:
     name: str
     declared: DataType
     oid: int = 0
-    """what clients are told it is, if that is more than its type tells"""
+    """the type reported to clients, if it differs"""
 
     @property
     def told(self) -> int:
-        """The number of its type."""
+        """The OID of its type."""
         return self.oid or oid_of(self.declared)
 
     def field(self) -> Field:
-        """As clients are told of it."""
+        """Its field description."""
         return Field(self.name, self.told, size_of(self.told), modifier_of(self.declared))
 
     def writer(self, binary: bool, zone: str) -> Writer:
@@ -67,7 +67,7 @@ class Answer:
 
     tag: str
     columns: list[Column] | None = None
-    """None if it gives no rows"""
+    """None if it returns no rows"""
     count: int = 0
     take: Take = lambda start, stop: []
     notices: list[str] = field(default_factory=list)

@@ -1,16 +1,16 @@
-"""Look-ups whose messages come together: answered where the bytes arrive.
+"""Pipelined look-ups, answered where the bytes arrive.
 
-A driver that has prepared a look-up (`everview.server.pg.quick`) sends Bind, Describe, Execute and Sync in one go, and
-waits. Going through the conversation message by message costs several times what reading the index does: a task is
-woken, objects are made, a portal is kept that nobody uses again. So while a connection waits for its client, what
-arrives is looked at first: if it is exactly these messages, their answer is put together and sent at once.
+A driver that has prepared a look-up (`everview.server.pg.quick`) sends Bind, Describe, Execute and Sync together, and
+waits. Processing these message by message costs several times as much as reading the index: a task is woken, objects
+are created, a portal is kept that is never used again. While a connection waits for its client, arriving bytes are
+therefore inspected first: if they are exactly these messages, the response is composed and sent at once.
 
-Drivers send the same bytes again and again, but for the values. So what comes before the values and after them is
-remembered (`Shape`), with how the values become codes of the index, and codes of the answer bytes: nothing is decoded
-a second time. A key of one row is then answered in some ten microseconds, half of them the kernel's and the sockets'.
+Drivers repeat the same bytes except for the values. The bytes before and after the values are cached (`Shape`), with
+converters from values to index codes, and from codes to response bytes: nothing is decoded a second time. A key of one
+row is then answered in some ten microseconds, half of them the kernel's and the sockets'.
 
-Whatever is not quite that takes the long way, which also finds the mistakes: another order of messages, a portal with
-a name, a transaction, a value that cannot be read, a step under way.
+Anything else takes the general path, which also reports errors: another order of messages, a named portal, a
+transaction, an invalid value, a step in progress.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROW = struct.Struct(">ih")
 _NO_VALUE = _SIZE.pack(-1)
 
 MOST_SHAPES = 8
-"""Shapes that a connection remembers; libpq's drivers need one for each size of a number."""
+"""Maximum number of shapes per connection; libpq's drivers need one for each size of a number."""
 
 Cell = Callable[[int], bytes]
 """From a code to a value as a row has it, with its size in front."""
@@ -82,8 +82,8 @@ class Shape:
 
 
 def answer(client: Client, data: bytes | bytearray, at: int) -> tuple[int, bytes] | None:
-    """What the messages that stand at a place of the buffer ask, and how many bytes they are; None if it is not a
-    look-up, or its messages are not all there.
+    """The response to the messages at an offset of the buffer, and their length; None if it is not a look-up, or
+    incomplete.
     """
     if client.inside or client.failed:
         return None
@@ -232,7 +232,7 @@ def _number(data: bytes | bytearray) -> int:
         raise messages.violation("a number of a size that there is not")
     code = int.from_bytes(data, signed=True)
     if code == NULL:
-        raise messages.violation("a number that is no key here")
+        raise messages.violation("a number that is not a key here")
     return code
 
 

@@ -1,7 +1,7 @@
-"""What a connection remembers: its settings, prepared statements, portals, cursors, and the transaction it is in.
+"""The state of a connection: its settings, prepared statements, portals, cursors, and transaction.
 
-A transaction is one of three: none, one that BEGIN opened, or one that nobody asked for, around the statements of one
-text or between two Syncs. The last is PostgreSQL's rule that what was sent together is done together.
+A connection has no transaction, one opened by BEGIN, or an implicit one, around the statements of one text or between
+two Syncs. The last is PostgreSQL's rule that what was sent together is executed together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from everview.server.pg.quick import Quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.server.pg.work import READ_COMMITTED, Work
-from everview.session.rights.acting import WHO, Principal
+from everview.session.rights.principal import WHO, Principal
 from everview.sql.answers.given import Given
 
 if TYPE_CHECKING:

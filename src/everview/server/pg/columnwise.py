@@ -1,10 +1,10 @@
-"""Many rows as messages, column by column.
+"""Encodes many rows as messages, column by column.
 
-A row is a message: a letter, a length, the number of values, and each value's length and bytes. Made one value at a
-time, a million rows of three columns take seconds, nearly all of it in Python. Here a column of codes becomes bytes as
-a whole: numbers, days and moments in binary form by NumPy, texts straight from the dictionary by Arrow. What has the
-same size in every row (heads, lengths, numbers) is put side by side in one array; Arrow's `binary_join_element_wise`
-joins it with what has not. Types without such a form go value by value (`everview.server.pg.formats`), and only those.
+A row is a message: a letter, a length, the number of values, and each value's length and bytes. Encoding a million rows
+of three columns value by value takes seconds, nearly all of it in Python. Here a column of codes is encoded as a whole:
+numbers, dates and times in binary form by NumPy, texts straight from the dictionary by Arrow. Parts with a fixed size
+(headers, lengths, numbers) are combined in one array; Arrow's `binary_join_element_wise` joins it with the variable
+ones. Only types without such a form are encoded value by value (`everview.server.pg.formats`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from everview.server.pg.oids import TYPES
 from everview.types import NULL
 
 ENCODED_COLUMN_ROWS = 8192
-"""Rows that are encoded at a time."""
+"""Rows encoded at a time."""
 
 _BYTES = pa.large_binary()
 _DAYS = 10_957
@@ -128,8 +128,8 @@ def _array(offsets: np.ndarray, data: np.ndarray) -> pa.Array:
 
 
 _NOTHING = _array(np.zeros(2), np.empty(0, dtype=np.uint8))[0]
-"""No bytes. `pa.scalar` and `pa.array` import pandas if it is there: half a second in which nobody else is answered. So
-nothing here goes through them.
+"""No bytes. `pa.scalar` and `pa.array` import pandas if it is installed: half a second in which nobody is served.
+Nothing here uses them.
 """
 
 

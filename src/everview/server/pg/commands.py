@@ -1,7 +1,7 @@
-"""Which statement it is: by its first words, before anybody parses it.
+"""Classifies statements by their first words, before parsing.
 
 Many statements of a PostgreSQL client are about its connection: transactions, settings, cursors, COPY to itself. Those
-are read here, from words; the rest goes to Everview's SQL or to the catalogue.
+are handled here, from words; the rest goes to Everview's SQL or to the catalog.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOTHING = {
     "LISTEN": "LISTEN", "UNLISTEN": "UNLISTEN", "ANALYZE": "ANALYZE", "VACUUM": "VACUUM", "CHECKPOINT": "CHECKPOINT",
     "LOCK": "LOCK TABLE", "REINDEX": "REINDEX", "CLUSTER": "CLUSTER",
 }  # fmt: skip
-"""Statements that mean nothing here, and their tags: they are let pass with a notice."""
+"""Statements without effect here, and their tags: accepted with a notice."""
 
 
 @dataclass

@@ -1,8 +1,8 @@
-"""One client's conversation: messages come in, answers go out, until it ends.
+"""The protocol loop of one client.
 
-Two ways to ask. *Simple*: a text with statements, each answered as it is done. *Extended*: Parse, Bind, Describe,
-Execute, each answered on its own, and Sync, which ends what belongs together. After an error everything up to the next
-Sync is passed over. Answers wait to be sent until Sync or Flush, or until they are many.
+There are two query protocols. *Simple*: a text with statements, each answered as it is done. *Extended*: Parse, Bind,
+Describe, Execute, each answered separately, and Sync, which ends a unit. After an error everything up to the next Sync
+is skipped. Responses are buffered until Sync or Flush, or until they are many.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from everview.server.pg.wire import Gone
 from everview.sql.answers.given import Given
 
 COLUMNWISE_ROWS = 200
-"""So many rows are encoded column by column."""
+"""Number of rows from which encoding is column by column."""
 
 MOST_PREPARED = 10_000
-"""Prepared statements and portals that a connection may keep."""
+"""Maximum number of prepared statements and portals per connection."""
 
 
 class Connection:
@@ -49,10 +49,10 @@ class Connection:
         self.client = client
         self.wire = client.wire
         self.skipping = False
-        """whether messages are passed over, up to the next Sync"""
+        """whether messages are skipped, up to the next Sync"""
 
     async def serve(self) -> None:
-        """Talk until the client ends it."""
+        """Serve until the client ends it."""
         while True:
             self.wire.at_once = None if self.skipping else self._at_once
             try:

@@ -1,8 +1,8 @@
-"""Rows as COPY writes and reads them: text, CSV and binary.
+"""COPY formats: text, CSV and binary.
 
-Text and CSV are read by Arrow, column by column, which is many times quicker than value by value. What it cannot take
-(escapes in text, types it does not know, or a value that is wrong) is read again value by value, which also finds the
-line that an error is in.
+Text and CSV are parsed by Arrow, column by column, which is many times faster than value by value. What it does not
+support (escapes in text, some types, or an invalid value) is parsed again value by value, which also finds the line of
+an error.
 """
 
 from __future__ import annotations

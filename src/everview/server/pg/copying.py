@@ -1,9 +1,9 @@
 """COPY between a table or query and the client: FROM STDIN and TO STDOUT.
 
-COPY FROM reads while rows come, in threads beside, down to the codes that the table keeps, and hands all of them to the
-session in one go when the client says that this was all: all rows come in one transaction, or none. Sending, reading
-and coding overlap; what is left for the end is to stage arrays. COPY TO sends each row as a message of its own.
-COPY to and from files is the session's (`everview.sql.dml.copies`).
+COPY FROM parses rows as they arrive, in helper threads, down to the table's codes, and passes all of them to the
+session when the client is done: all rows are inserted in one transaction, or none. Receiving, parsing and encoding
+overlap; only staging arrays is left for the end. COPY TO sends each row as a message. COPY to and from files is the
+session's (`everview.sql.dml.copies`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 MOST_BYTES = 4 << 30
-"""Bytes that one COPY may bring."""
+"""Maximum size of one COPY in bytes."""
 
 PART = 1 << 20
-"""Bytes that are read at a time."""
+"""Bytes parsed at a time."""
 
 AHEAD = 2
-"""Parts that are being read while others come."""
+"""Maximum number of parts being parsed concurrently."""
 
 
 class Ended(Exception):

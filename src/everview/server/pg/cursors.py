@@ -1,8 +1,8 @@
 """Cursors: DECLARE, FETCH, MOVE and CLOSE.
 
-A query's rows are there when the cursor is declared, all as of that time; FETCH gives them out piece by piece, in any
-direction. A cursor for SUBSCRIBE has no end: FETCH gives what has come meanwhile, or waits for something to come (WITH
-(timeout = '1s')): see `subscribing`.
+A query's rows are computed when the cursor is declared, all as of that time; FETCH returns them piece by piece, in any
+direction. A cursor for SUBSCRIBE has no end: FETCH returns what has arrived meanwhile, or waits (WITH (timeout =
+'1s')): see `subscribing`.
 """
 
 from __future__ import annotations

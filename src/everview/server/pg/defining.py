@@ -1,20 +1,20 @@
-"""Definitions inside a transaction: CREATE, ALTER and DROP that others see at COMMIT, and nobody after ROLLBACK.
+"""Transactional DDL: CREATE, ALTER and DROP that others see at COMMIT, and nobody after ROLLBACK.
 
-A transaction is staged with its connection (`everview.server.pg.work`), and so are its definitions: as their texts.
-Whenever a statement of the transaction runs, they are done first, in the same turn of the session; after the
-statement everything is taken back (`everview.session.names.taken_back`). So the connection sees its tables, nobody else
-ever does, and there is nothing to clean up when it goes away or the server dies. COMMIT does them once more, for good:
-as one record of the log, then the transaction's rows.
+A transaction is staged in its connection (`everview.server.pg.work`), and so are its definitions, as text. Whenever a
+statement of the transaction runs, they are executed first, in the same turn of the session; after the statement
+everything is rolled back (`everview.session.names.rollback`). The connection thus sees its tables, nobody else ever
+does, and there is nothing to clean up when it disconnects or the server dies. COMMIT executes them once more, for good:
+as one log record, then the transaction's rows.
 
-The price is that a view of the transaction is computed again for each statement behind it. That is what scripts and dbt
-do, a handful of statements, and it is the price of having nothing between two statements that others could meet.
+The price is that a view of the transaction is computed again for each later statement. That is acceptable for scripts
+and dbt, with a handful of statements, and it leaves no intermediate state that others could see.
 
-Considered: doing them at once and undoing them at ROLLBACK (others see what may never be; a crash leaves it behind),
-and keeping both versions of the catalogue side by side (steps, checkpoints and other people's definitions in between
-would all have to know of it).
+Alternatives considered: executing them at once and undoing them at ROLLBACK (others would see uncommitted objects; a
+crash would leave them behind), and keeping two versions of the catalog (steps, checkpoints and others' definitions in
+between would all have to handle it).
 
-Rows that the transaction has staged belong to a table by its name, because each time it is another table. What cannot
-be taken back, or would need rows that are staged in an older form, is refused.
+Staged rows belong to a table by its name, because it is a different table each time. What cannot be rolled back, or
+would need staged rows in an older form, is refused.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from everview.language.relation import relation_of
 from everview.runtime.base import ChangeSet
 from everview.server.pg.lexing import words
 from everview.server.pg.states import PgError
-from everview.session.names.taken_back import all_or_nothing
-from everview.session.spoken import Spoken, spoken
+from everview.session.names.rollback import all_or_nothing
+from everview.session.sql_settings import SqlSettings, settings_of_call
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -43,7 +43,7 @@ _KINDS = ("TABLE", "VIEW", "INDEX")
 
 
 class TakenBack(BaseException):
-    """Ends what is only tried, with its answer."""
+    """Raised to roll back a tentative execution, with its result."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -183,7 +183,7 @@ class Definitions:
 
     def _define(self, sql: Statements) -> None:
         for one in self.said:
-            with spoken(Spoken(one.zone, one.search_path)):
+            with settings_of_call(SqlSettings(one.zone, one.search_path)):
                 sql.parameters = one.given
                 sql.run(one.text)
                 sql.parameters = None

@@ -1,7 +1,8 @@
-"""What each statement does: about the connection itself here, the rest by Everview's SQL or the catalogue.
+"""Executes statements: those about the connection here, the rest by Everview's SQL or the catalog.
 
-`prepared` looks at a statement without doing anything: parameter types, columns. `executed` does it and gives the
-answer. COPY and SUBSCRIBE talk to the client while they run, so they are not answers: see `copying`, `subscribing`.
+`prepared` analyses a statement without executing it: parameter types, columns. `executed` executes it and returns the
+result. COPY and SUBSCRIBE exchange messages while they run, so they are not plain results: see `copying`,
+`subscribing`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from everview.errors import did_you_mean
-from everview.expr.wordings import zone_of
+from everview.expr.text_conversion import zone_of
 from everview.server.asking import READING
 from everview.server.pg import copying, cursors, subscribing
 from everview.server.pg.answers import Answer, Column, columns_of
@@ -54,7 +55,7 @@ _REFUSED = {
 
 
 async def prepared(client: Client, command: Command, oids: Sequence[int] = ()) -> Prepared:
-    """A statement's parameters and columns. Nothing is done."""
+    """A statement's parameters and columns. Does not execute it."""
     used = [number for _, _, number in parameters(command.text)]
     if any(not 1 <= n <= 65_535 for n in used):
         raise PgError("E_PARAMETER", "42P02", "parameters are $1 to $65535", "number them from $1 on")

@@ -1,4 +1,4 @@
-"""Errors as clients are told of them: SQLSTATE, message, hint, and where in their text it is."""
+"""Error responses: SQLSTATE, message, hint, and position in the client's text."""
 
 from __future__ import annotations
 

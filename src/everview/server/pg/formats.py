@@ -1,11 +1,11 @@
-"""Values on the wire: in text and in binary form, out and in, for every type.
+"""Values on the wire: in text and binary format, out and in, for every type.
 
-Texts are PostgreSQL's (`everview.expr.wordings`), with two differences of the wire: a bool is `t` or `f`, and a moment
-is shown in the connection's time zone. Binary forms are those of PostgreSQL's send and receive functions: big-endian
-numbers, days and microseconds since 2000, numerics in base 10,000.
+Texts are PostgreSQL's (`everview.expr.text_conversion`), with two differences of the wire: a bool is `t` or `f`, and a
+timestamptz is in the connection's time zone. Binary formats are those of PostgreSQL's send and receive functions:
+big-endian numbers, days and microseconds since 2000, numerics in base 10,000.
 
-`writer(type, binary)` gives a function from values to bytes, `reader(oid, type, binary)` one from bytes to values.
-Reading trusts nobody: whatever is not a value of the type is refused with 22P02 (text) or 22P03 (binary).
+`writer(type, binary)` returns a function from values to bytes, `reader(oid, type, binary)` one from bytes to values.
+Input is untrusted: invalid values are refused with 22P02 (text) or 22P03 (binary).
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from everview.codes import intervals, jsons
 from everview.codes.frozen import FrozenDict, FrozenList
 from everview.codes.intervals import Interval
 from everview.errors import EverviewError
-from everview.expr.wordings import aware, in_zone, moment_text, of_text, parse_moment, plain_text, text_of, zone_of
+from everview.expr.text_conversion import (
+    aware,
+    in_zone,
+    moment_text,
+    of_text,
+    parse_moment,
+    plain_text,
+    text_of,
+    zone_of,
+)
 from everview.server.pg.oids import TYPES, oid_of
 from everview.server.pg.states import PgError
 from everview.types import DataType

@@ -1,7 +1,7 @@
-"""Texts of statements, cut as PostgreSQL cuts them: into statements, words and parameters.
+"""A lexer for statement texts: splits them into statements, words and parameters like PostgreSQL.
 
-What a client sends has to be looked at before anybody parses it: where one statement ends, which it is, where its
-parameters ($1, $2) stand. That takes a scanner that knows quotes, dollar quotes, comments that nest, and nothing else.
+A client's text must be inspected before parsing: where one statement ends, which kind it is, where its parameters ($1,
+$2) are. That takes a scanner for quotes, dollar quotes and nested comments, and nothing else.
 
 >>> [s.text for s in split("SELECT ';' -- no; end\\n; COMMIT;")]
 ["SELECT ';'", 'COMMIT']

@@ -1,7 +1,7 @@
-"""The port that PostgreSQL's clients connect to.
+"""The listener for PostgreSQL clients.
 
-Connections are accepted here and not by asyncio's server, because the first byte decides how one goes on: a client may
-begin TLS directly (libpq 17 and newer, `sslnegotiation=direct`), which is told by looking without reading.
+Connections are accepted here and not by asyncio's server, because the first byte decides how one continues: a client
+may begin TLS directly (libpq 17 and newer, `sslnegotiation=direct`), which is detected by peeking.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from everview.server.pg.settings import Settings as ClientSettings
 from everview.server.pg.startup import PATIENCE, Login, begin
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import BASIN, Gone, Wire
-from everview.session.rights.acting import NOBODY, WHO, Principal
+from everview.session.rights.principal import NOBODY, WHO, Principal
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
@@ -39,7 +39,7 @@ LOG = logging.getLogger("everview.server.pg")
 TLS_BEGINS = b"\x16"
 ALPN = "postgresql"
 GRACE = 2.0
-"""Seconds that connections have to end by themselves when the server does."""
+"""Seconds for connections to end when the server stops."""
 
 
 class PgListener:

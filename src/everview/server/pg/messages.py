@@ -1,8 +1,8 @@
-"""Messages of PostgreSQL's frontend/backend protocol: bytes in, values out, and back. No input or output here.
+"""Messages of PostgreSQL's frontend/backend protocol: bytes to values and back, without I/O.
 
-A message is a letter, the length of what follows (itself included), and a body. Before a connection is open there is
-no letter: `startup` reads those. Everything a client sends is read by `decode`, which refuses what is cut off, too
-long or not a message (E_MESSAGE), and never trusts a count that it was given: all are compared with the bytes there.
+A message is a letter, the length of what follows (itself included), and a body. Before a connection is open there is no
+letter: `startup` reads those. All client messages are read by `decode`, which refuses truncated, oversized or invalid
+ones (E_MESSAGE), and never trusts a count: all are compared with the available bytes.
 
 >>> decode(b"P", b"s1\\0SELECT $1\\0" + struct.pack(">hI", 1, 20))
 Parse(name='s1', text='SELECT $1', types=(20,))
@@ -20,10 +20,10 @@ from typing import NamedTuple
 from everview.server.pg.states import PgError
 
 LONGEST = 64 * 1024 * 1024
-"""Bytes of a message that are read at most."""
+"""Maximum size of a message in bytes."""
 
 LONGEST_EARLY = 10_000
-"""Bytes of a message at most while nobody has logged in."""
+"""Maximum size in bytes of a message before authentication."""
 
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")

@@ -1,8 +1,8 @@
-"""Types as PostgreSQL's clients know them: by number (OID), with a length and a modifier.
+"""PostgreSQL's types: by number (OID), with a length and a modifier.
 
-Every type of ours is told as the PostgreSQL type whose values mean the same, so that drivers give their users ints,
-decimals, dates and UUIDs. Enums are told as text, structs and tuples as records, maps as JSON. The other way, a type
-that a client names for a parameter is the type of ours that holds all of its values.
+Every type of ours is reported as the PostgreSQL type whose values mean the same, so that drivers return ints, decimals,
+dates and UUIDs. Enums are reported as text, structs and tuples as records, maps as JSON. Conversely, a client's type of
+a parameter maps to the type of ours that holds all of its values.
 
 >>> oid_of(DataType("timestamptz")), oid_of(array(INT)), modifier_of(decimal(2))
 (1184, 1016, 1179654)

@@ -1,13 +1,13 @@
-"""Reading from many connections in one go.
+"""Reads from many connections at once.
 
-asyncio wakes a handle for every socket that has something to read: a context is entered, a method of the transport
-looks what its protocol wants, and the loop begins anew. For a look-up that is answered where its bytes arrive
-(`everview.server.pg.at_once`), that costs as much as everything else. So connections in the clear are read here. They
-lie in one epoll of their own, which the loop watches as a single file; whatever is ready there is read and answered,
-one connection after the other, and then looked for again, because by then the next clients have asked.
+asyncio schedules a handle for every readable socket: a context is entered, a transport method consults its protocol,
+and the loop starts over. For a look-up that is answered where its bytes arrive (`everview.server.pg.at_once`), that
+costs as much as everything else. Unencrypted connections are therefore read here. They are in one epoll instance, which
+the loop watches as a single file; whatever is ready is read and answered, one connection after the other, and then
+polled again, because by then the next clients have sent requests.
 
 Everything else is still asyncio's: accepting, TLS, writing what does not fit, closing. A transport whose connection is
-here has paused reading for good. Nobody is starved: after `ROUNDS` the loop goes on with its other work.
+here has paused reading permanently. Nothing is starved: after `ROUNDS` the loop continues with its other work.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Protocol
 LOG = logging.getLogger("everview.server.pg")
 
 ROUNDS = 8
-"""How often connections are looked for before the loop has its turn."""
+"""Number of polls before the loop has its turn."""
 
 AT_A_TIME = 64
-"""Connections that are taken in one round."""
+"""Maximum number of connections per poll."""
 
 
 class Reads(Protocol):

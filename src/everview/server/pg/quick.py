@@ -1,20 +1,19 @@
-"""Look-ups by key that are prepared once: SELECT columns FROM a table or view WHERE its key = $1.
+"""Prepared key look-ups: SELECT columns FROM a table or view WHERE its key = $1.
 
-Most of what an application asks is of this form, and the rows lie in an index. When such a statement is prepared, its
-plan is looked at: a filter that asks for nothing but that columns equal parameters, over a table or view that has an
-index by those columns first. Then running it is reading the index; nothing is parsed or bound again.
+Most requests of an application have this form, and the rows are in an index. When such a statement is prepared, its
+plan is examined: a filter that only equates columns with parameters, over a table or view with an index on those
+columns. Executing it then means reading the index; nothing is parsed or bound again.
 
-It is read where the statement is asked, on the event loop: in a turn if that is free, or beside the step under way. If
-neither is possible at that moment, it goes the way of every query. Whoever has changed something in an open transaction
-does not come here, nor does a table that was altered, a view with rows that cannot be computed, or a session on Spark.
+It runs on the event loop: in a turn if that is free, or beside the current step. If neither is possible, it takes the
+general path. Excluded are open transactions with changes, altered tables, views with failed rows, and sessions on
+Spark.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,14 +23,14 @@ from everview.codes.repeating import repeated
 from everview.codes.values import encoder
 from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef
-from everview.kernels.trace.lookup import find
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core, core_of
-from everview.session.reads import guests
+from everview.session.reads import concurrent_reads
+from everview.session.reads.keyed import Room, arrangement_by
 from everview.session.reads.snapshot import read_codes
-from everview.session.rights.acting import WHO, Principal
+from everview.session.rights.principal import WHO, Principal
 from everview.session.view import View
 from everview.sql.answers.given import Given
 from everview.sql.answers.result import Result
@@ -39,13 +38,10 @@ from everview.sql.text import parts, reading
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Arrangement
-    from everview.session.reads.followed import Followed
+    from everview.session.reads.subscribable import Subscribable
     from everview.session.session import Session
     from everview.sql.select.query import Query
     from everview.sql.statements import Statements
-
-_ROOM = 512
-"""Words for the rows of a look-up of a few."""
 
 _SAMPLES: dict[str, Any] = {"int": 1, "str": "", "date": dt.date(2000, 1, 1)}
 """Kinds of parameters that are taken, with a value to look at the plan with."""
@@ -56,7 +52,7 @@ class Quick:
     """A prepared look-up."""
 
     core: Core
-    of: Followed
+    of: Subscribable
     codec: object
     """the table's, when it was prepared: another one means that it was altered"""
     arrangement: Arrangement
@@ -64,10 +60,10 @@ class Quick:
     """the parameters in the index's order, and how their values become codes"""
     outputs: tuple[int, ...]
     result: Codec
-    allowed: tuple[int, Principal | None] = (0, None)
+    allowed: tuple[int, Principal | None]
     """for whom it was prepared, and which rights there were: any change of those has it bound again"""
-    room: array[int] = field(default_factory=lambda: array("q", bytes(8 * _ROOM)), compare=False, repr=False)
-    """where `few` has the kernel put rows; in a turn"""
+    room: Room
+    """where the kernel puts rows"""
 
     def answer(self, given: Given, who: Principal | None) -> Result | None:
         """The rows, for whoever asks; None if this is not the way, or not now: a step is under way."""
@@ -81,7 +77,7 @@ class Quick:
         if any(v is None for v in values):
             return None
         if not core.lock.acquire(blocking=False):
-            found: np.ndarray | None = guests.visited(core, lambda: self._beside(values, who))
+            found: np.ndarray | None = concurrent_reads.visited(core, lambda: self._beside(values, who))
             return found
         try:
             if core.unsettled or core.stop is not None or core.transactions.queued:
@@ -114,11 +110,7 @@ class Quick:
         try:
             if core.unsettled or core.stop is not None or core.transactions.queued or not self._fit(who):
                 return None
-            room, arrangement = self.room, self.arrangement
-            for place, code in enumerate(start):
-                room[place] = code
-            rows = find(arrangement.trace.address, len(start), core.runtime.dataflow.time, room)
-            return None if rows < 0 else room[: rows * (arrangement.cols + 1)].tolist()
+            return self.room.find(start, core.runtime.dataflow.time)
         finally:
             core.lock.release()
 
@@ -126,7 +118,7 @@ class Quick:
         """The same as a guest of the step under way."""
         if not self._fit(who):
             return None
-        return self._wanted(*guests.keyed(self.core, self.arrangement, self._start(values)))
+        return self._wanted(*concurrent_reads.keyed(self.core, self.arrangement, self._start(values)))
 
     def _start(self, values: Sequence[Any]) -> tuple[int, ...]:
         return tuple(encode(value) for (_, encode), value in zip(self.encoders, values, strict=True))
@@ -187,27 +179,19 @@ def _recognised(core: Core, query: Query, marked: Marked) -> Quick | None:
     given = _parameters(node, marked)
     if of is None or given is None:
         return None
-    for arrangement in (relation_of(of).arrangement, *(i.arrangement for i in relation_of(of).more)):
-        first = arrangement.order[: len(given)]
-        if set(first) == set(given):
-            types = relation_of(of).codec.types
-            encoders = tuple((given[c], encoder(types[c], core.interner)) for c in first)
-            result = Codec(tuple(types[c] for c in outputs), tuple(query.names), core.interner)
-            return Quick(
-                core,
-                of,
-                relation_of(of).codec,
-                arrangement,
-                encoders,
-                tuple(outputs),
-                result,
-                (core.access.version, WHO.get()),
-            )
-    return None
+    relation = relation_of(of)
+    arrangement = arrangement_by(relation, given)
+    if arrangement is None:
+        return None
+    types = relation.codec.types
+    encoders = tuple((given[c], encoder(types[c], core.interner)) for c in arrangement.order[: len(given)])
+    result = Codec(tuple(types[c] for c in outputs), tuple(query.names), core.interner)
+    allowed = core.access.version, WHO.get()
+    return Quick(core, of, relation.codec, arrangement, encoders, tuple(outputs), result, allowed, Room(arrangement))
 
 
-def _contents(core: Core) -> dict[plan.Node, Followed]:
-    found: dict[plan.Node, Followed] = {
+def _contents(core: Core) -> dict[plan.Node, Subscribable]:
+    found: dict[plan.Node, Subscribable] = {
         relation_of(v).node: v for v in core.catalog.views.values() if not relation_of(v).fallible
     }
     found.update({relation_of(t).node: t for t in core.catalog.tables.values()})

@@ -1,11 +1,10 @@
-"""SCRAM-SHA-256 (RFC 5802, 7677): a client proves that it knows the password without saying it.
+"""SCRAM-SHA-256 (RFC 5802, 7677): a client proves that it knows the password without revealing it.
 
-The server keeps a salt and two keys made from the password (the *verifier*), not the password. Both sides sign the
-conversation's three messages; who listens in learns nothing that would let him in, and the client learns that the
-server knows the password too. Channel binding (SCRAM-SHA-256-PLUS) is not offered.
+The server stores a salt and two keys derived from the password (the *verifier*), not the password. Both sides sign the
+three messages; an eavesdropper learns nothing useful, and the client verifies that the server knows the password too.
+Channel binding (SCRAM-SHA-256-PLUS) is not offered.
 
-A name that does not exist is asked the same questions, with a salt made up from a secret, so that names cannot be
-found out by trying.
+For a nonexistent name the exchange is the same, with a salt derived from a secret, so that names cannot be probed.
 """
 
 from __future__ import annotations

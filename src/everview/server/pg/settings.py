@@ -1,8 +1,8 @@
-"""Settings of one connection: SET, SHOW, RESET, and those that clients are told of by themselves.
+"""Settings of one connection: SET, SHOW, RESET, and those reported automatically.
 
-Drivers set what they rely on when they connect, and ask for it. What a setting would change in PostgreSQL and cannot
-be changed here is refused; a setting without a meaning here is kept and shown. SET LOCAL lasts until the end of the
-transaction, and a transaction that is rolled back takes its SETs with it.
+Drivers set what they rely on when they connect, and query it. A setting whose PostgreSQL effect is not available here
+is refused; a setting without a meaning here is stored and shown. SET LOCAL lasts until the end of the transaction, and
+a rollback undoes the transaction's SETs.
 """
 
 from __future__ import annotations

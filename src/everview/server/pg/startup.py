@@ -1,11 +1,11 @@
-"""How a connection begins: TLS or not, which version of the protocol, who it is, or that another is to be cancelled.
+"""Connection start-up: TLS, protocol version, authentication, or a cancel request.
 
-The first message has no letter. It asks for TLS (answered S, or N where there is no certificate), for GSSAPI (always
-N), to cancel what another connection does, or to begin. Versions 3.0 and 3.2 are spoken; a client that wants a newer
-one, or options that are not known, is told what there is and may go on. In 3.2 the key that cancels has 32 bytes, in
-3.0 it has 4.
+The first message has no letter. It requests TLS (answered S, or N without a certificate), GSSAPI (always N), the
+cancellation of another connection's statement, or a session. Versions 3.0 and 3.2 are supported; a client that requests
+a newer one, or unknown options, is told what is available and may continue. In 3.2 the cancel key has 32 bytes, in 3.0
+it has 4.
 
-All this must be done within `PATIENCE` seconds, in messages of at most 10,000 bytes: whoever has not logged in costs
+All this must happen within `PATIENCE` seconds, in messages of at most 10,000 bytes: an unauthenticated client costs
 next to nothing.
 """
 
@@ -26,10 +26,10 @@ from everview.server.pg.scram import MECHANISM, Conversation
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Wire
 from everview.server.settings import is_local
-from everview.session.rights.acting import Principal
+from everview.session.rights.principal import Principal
 
 PATIENCE = 30.0
-"""Seconds in which a client must have logged in."""
+"""Seconds within which a client must have logged in."""
 
 NEWEST = 2
 """The newest minor version of protocol 3."""

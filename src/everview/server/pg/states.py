@@ -1,8 +1,8 @@
-"""SQLSTATEs: the five letters by which PostgreSQL's clients tell errors apart, for each of Everview's codes.
+"""SQLSTATEs for each of Everview's error codes.
 
-Drivers make exception classes of them (`UniqueViolation`, `UndefinedTable`), and decide by them whether to try again:
-40001 means that the same transaction may succeed, 57014 that somebody cancelled it. A code that can mean several
-things has the one that says least.
+Drivers derive exception classes from them (`UniqueViolation`, `UndefinedTable`), and decide by them whether to retry:
+40001 means that the same transaction may succeed, 57014 that it was cancelled. A code with several meanings has the
+most general state.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from everview.error_codes import SECTIONS
 from everview.errors import EverviewError
 from everview.expr.evaluate import ERRORS
-from everview.expr.texts import ERROR_MORE_ROWS
+from everview.expr.string_functions import ERROR_MORE_ROWS
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_OVERFLOW
 
 _OWN: dict[str, str] = {

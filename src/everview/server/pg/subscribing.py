@@ -1,22 +1,23 @@
-"""SUBSCRIBE: what changes in a view, table or query, as rows that keep coming.
+"""SUBSCRIBE: the changes of a view, table or query as a stream of rows.
 
     SUBSCRIBE [TO] name | (query)
         [ENVELOPE UPSERT (KEY (columns))]
         [WITH (SNAPSHOT = false, PROGRESS, GRANULARITY = '100 ms')]
         [AS OF time] [UP TO time]
 
-Three ways to read it: the rows of the statement itself, for drivers that stream; `DECLARE c CURSOR FOR SUBSCRIBE ...`
-and FETCH, for those that do not; `COPY (SUBSCRIBE ...) TO STDOUT`, for psql. The words are Materialize's.
+There are three ways to read it: the rows of the statement itself, for drivers that stream; `DECLARE c CURSOR FOR
+SUBSCRIBE ...` and FETCH, for those that do not; `COPY (SUBSCRIBE ...) TO STDOUT`, for psql. The syntax is
+Materialize's.
 
-Each row begins with the time and a signed count: `ev_time`, `ev_diff`. First comes what is there (unless SNAPSHOT is
-false), at the time AS OF names, or now; then all changes after it, in the order of times. With PROGRESS there is a
-column `ev_progressed` behind the time; a row in which it is true says that all changes before that time were told. UP
-TO ends the stream before a time. ENVELOPE UPSERT gives one row for each key that changed: `upsert` with the new values,
-`delete`, or `key_violation` if the key is there more than once.
+Each row begins with the time and a signed count: `ev_time`, `ev_diff`. First come the contents (unless SNAPSHOT is
+false), at the time of AS OF, or now; then all later changes, in time order. With PROGRESS there is a column
+`ev_progressed` after the time; a row in which it is true means that all changes before that time were sent. UP TO ends
+the stream before a time. ENVELOPE UPSERT returns one row for each changed key: `upsert` with the new values, `delete`,
+or `key_violation` if the key occurs more than once.
 
-GRANULARITY adds up what happens within that long. A client that does not keep up is treated likewise: what waits for it
-is added up as soon as it is more than `WAITING_ROWS`. If that is still more than `TOO_MANY`, the stream ends with an
-error that names the time to begin again from (AS OF). So a slow client holds up nobody and costs bounded memory.
+GRANULARITY consolidates changes within that period. The same happens for a client that does not keep up, as soon as
+more than `WAITING_ROWS` are pending. If there are still more than `TOO_MANY`, the stream ends with an error that names
+the time to resume from (AS OF). A slow client therefore blocks nobody and costs bounded memory.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from everview.server.pg.wire import Gone
 from everview.server.stamps import stamp_of
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
-from everview.session.reads import guests
+from everview.session.reads import concurrent_reads
 from everview.session.reads.snapshot import consolidated
-from everview.session.rights.acting import WHO
+from everview.session.rights.principal import WHO
 from everview.sql.ddl import schemas
 from everview.sql.scalar.names import spelled
 from everview.types import BOOL, INT, STR
@@ -60,13 +61,13 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 WAITING_ROWS = 20_000
-"""Rows that wait before they are added up."""
+"""Pending rows before they are consolidated."""
 
 TOO_MANY = 1_000_000
-"""Rows that may wait after that."""
+"""Maximum number of pending rows after that."""
 
 PULSE = 1.0
-"""Seconds after which a stream looks how far time has come, if nothing changes."""
+"""Seconds between progress checks of an idle stream."""
 
 
 @dataclass
@@ -510,7 +511,7 @@ async def _looked(client: Client, wanted: Wanted) -> tuple[list[str], list[Any]]
 
     def look(session: Session) -> tuple[list[str], list[Any]]:
         shape = lambda: client.work.inside(session, lambda sql: _shape(sql, wanted), apart=True)  # noqa: E731
-        return guests.looked(core_of(session), shape)
+        return concurrent_reads.looked(core_of(session), shape)
 
     return await client.read(look)
 

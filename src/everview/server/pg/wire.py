@@ -1,11 +1,10 @@
-"""The bytes of one connection: messages in, bytes out, both with a limit on what waits.
+"""The bytes of one connection: messages in, bytes out, both with bounded buffers.
 
-A `Wire` is asyncio's protocol object. Whole messages are taken from its buffer without waiting if they are there, so
-a client that sends five messages at once is answered after one wake-up; look-ups are answered without one
-(`everview.server.pg.at_once`). Connections in the clear are read together, by a pump (`everview.server.pg.pump`), as
-soon as their clients have logged in. When much waits to be read, the socket is not read on; when much waits to be
-written, `drained` waits. `gone` is set when the other side is not there any more, so that a stream that has nothing to
-say hears of it too.
+A `Wire` is asyncio's protocol object. Complete messages are taken from its buffer without waiting, so a client that
+sends five messages at once is answered after one wake-up; look-ups are answered without one
+(`everview.server.pg.at_once`). Unencrypted connections are read together, by a pump (`everview.server.pg.pump`), once
+their clients have logged in. Reading pauses when much is buffered; `drained` waits when much is to be written. `gone`
+is set on disconnection, so that an idle stream notices it too.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from everview.server.pg import messages
 from everview.server.pg.messages import LONGEST, LONGEST_EARLY, violation
 from everview.server.pg.pump import Pump
 
-HIGH = 1 << 20
-"""Bytes that may wait to be read before the socket is left alone, and to be sent before `drained` waits."""
+HIGH_WATER = 1 << 20
+"""Maximum number of buffered bytes before reading pauses, and before `drained` waits."""
 
 BASIN = 1 << 18
-"""Bytes that are read at a time."""
+"""Bytes read at a time."""
 
 _LENGTH = struct.Struct(">I")
 
@@ -34,8 +33,8 @@ class Gone(ConnectionError):
 
 
 class Wire(asyncio.BufferedProtocol):
-    """One client's connection. What is read lies in a `basin` first, which all connections of a loop share: asyncio's
-    own way, a new block of 256 kB for each read, costs more than a look-up.
+    """One client's connection. Bytes are first read into a `basin`, which all connections of a loop share: asyncio's
+    default, a new block of 256 kB for each read, costs more than a look-up.
     """
 
     def __init__(self, basin: bytearray | None = None) -> None:
@@ -60,7 +59,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(HIGH)  # the next piece is made while this one is sent
+        transport.set_write_buffer_limits(HIGH_WATER)  # the next piece is made while this one is sent
         self.transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -81,7 +80,7 @@ class Wire(asyncio.BufferedProtocol):
         self._buffer += data
         if self.at_once is not None and self._answered():
             return
-        if len(self._buffer) - self._at > max(HIGH, self._wanted()) and not self._paused:
+        if len(self._buffer) - self._at > max(HIGH_WATER, self._wanted()) and not self._paused:
             self._pause()
         self._wake()
 
@@ -159,10 +158,10 @@ class Wire(asyncio.BufferedProtocol):
         if self._at == len(self._buffer):
             self._buffer.clear()
             self._at = 0
-        elif self._at > HIGH:
+        elif self._at > HIGH_WATER:
             del self._buffer[: self._at]
             self._at = 0
-        if self._paused and len(self._buffer) - self._at < HIGH // 2:
+        if self._paused and len(self._buffer) - self._at < HIGH_WATER // 2:
             self._resume()
         return found
 

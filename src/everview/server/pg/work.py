@@ -1,14 +1,14 @@
-"""A connection's statements on the engine's thread, and the transaction that they are part of.
+"""A connection's statements on the engine's thread, and their transaction.
 
-A client may think for an hour between BEGIN and COMMIT; nobody else may wait for it. So its transaction is *staged*:
-what its statements change is kept with the connection, and the session sees it only while one of them runs. Between
-two statements the session belongs to others. COMMIT hands everything over in one step.
+A client may wait for an hour between BEGIN and COMMIT without blocking others. Its transaction is therefore *staged*:
+the changes are kept in the connection, and the session sees them only while one of its statements runs. Between two
+statements the session is available to others. COMMIT applies everything in one step.
 
-Inside, a query sees what is committed when it begins, and what its own transaction has changed: READ COMMITTED, as in
-PostgreSQL. Others may have committed meanwhile. If a row that is to be taken away is gone then, or a key that is to be
-added is there, COMMIT fails with 40001 (E_SERIALIZE) and nothing is changed; whoever is told that may try again.
-REPEATABLE READ and SERIALIZABLE read as of the time of their first statement, which their history must reach; if they
-change anything, and anybody else has committed since, they fail with 40001.
+Inside, a query sees what is committed when it begins, plus its own transaction's changes: READ COMMITTED, as in
+PostgreSQL. Others may have committed meanwhile. If a row to be deleted is gone then, or a key to be inserted exists,
+COMMIT fails with 40001 (E_SERIALIZE) and nothing is changed; the client may retry. REPEATABLE READ and SERIALIZABLE
+read as of their first statement, which history must cover; if they change anything, and anybody else has committed
+since, they fail with 40001.
 
 CREATE, ALTER and DROP are staged, too (`everview.server.pg.defining`): others see them at COMMIT.
 """
@@ -33,8 +33,8 @@ from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.session.changes.transactions import Transaction
 from everview.session.core import core_of
-from everview.session.reads import guests
-from everview.session.spoken import Spoken, spoken
+from everview.session.reads import concurrent_reads
+from everview.session.sql_settings import SqlSettings, settings_of_call
 from everview.sql.answers import given as parameters
 from everview.sql.answers.given import Given
 from everview.sql.answers.result import Result
@@ -175,7 +175,7 @@ class Work:
         sql = self._statements(session)
         transaction: Transaction | None = None
         try:
-            with spoken(Spoken(self.settings.zone, self._path(core))):
+            with settings_of_call(SqlSettings(self.settings.zone, self._path(core))):
                 if self.changes is not None and not apart:
                     transaction = self._attached(core, sql)
                 yield sql
@@ -224,7 +224,7 @@ class Work:
             known = shape is not None and not self.defined
             return given, shape, quick(sql, session, text, given) if known else None
 
-        return guests.looked(core_of(session), look) if beside else look()
+        return concurrent_reads.looked(core_of(session), look) if beside else look()
 
     def run(self, session: Session, text: str, given: Given | None, *, changing: bool, beside: bool = False) -> Outcome:
         """Do one statement; `changing`: it may change rows, `beside`: it is a query that sees what everybody sees."""

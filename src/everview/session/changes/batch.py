@@ -1,4 +1,4 @@
-"""What changed at one time: the batches that subscribers and sinks are given."""
+"""The changes of one time, as delivered to subscribers and sinks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = tuple[Any, ...]
 
 
 class Batch:
-    """What changed in a view at one complete time: given to subscribers. Rows are decoded when they are asked for.
+    """The changes of a view at one complete time. Rows are decoded on first access.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -31,7 +31,7 @@ class Batch:
         self._diffs = diffs
 
     def rows(self) -> list[tuple[Row, int]]:
-        """[(row, diff), ...]: a positive diff for rows that came, a negative one for rows that went."""
+        """[(row, diff), ...]: diff is positive for inserted rows and negative for deleted ones."""
         return list(zip(self._codec.decode_rows(self._columns), self._diffs.tolist(), strict=True))
 
     def to_arrow(self) -> pa.Table:
@@ -49,7 +49,7 @@ class Batch:
 
 
 def with_times(rows: pa.Table, times: np.ndarray, diffs: np.ndarray) -> pa.Table:
-    """Rows with columns `_time` and `_diff`, as change feeds are written."""
+    """Rows with columns `_time` and `_diff`, the layout of change feeds."""
     number = {"type": pa.int64(), "nullable": False}
     return rows.append_column(pa.field("_time", **number), pa.array(times)).append_column(
         pa.field("_diff", **number), pa.array(diffs)

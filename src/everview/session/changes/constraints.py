@@ -1,19 +1,19 @@
 """Constraints of tables: CHECK, UNIQUE and FOREIGN KEY.
 
-A constraint is a hidden view, of the rows that break it or of the keys that must be there once, whose plan ends in a
-`Guard` (`everview.plan.nodes`). The step that would break it is refused by the guard, inside the step, so it does not
-matter which way rows came: SQL, Python, COPY, a source, a server, shards. It costs what its plan costs for the change.
+A constraint is a hidden view whose plan ends in a `Guard` (`everview.plan.nodes`). The view holds the violating rows,
+or the keys that must be unique. The guard rejects a violating step from within the step, so it does not matter how rows
+arrive: SQL, Python, COPY, a source, a server, shards. A constraint costs what its plan costs for the change.
 
-    CHECK         Guard[Project[Filter[t, not condition], what it reads and the key], 0]
+    CHECK         Guard[Project[Filter[t, not condition], its columns and the key], 0]
     UNIQUE        Guard[Project[t, columns], 1]                                      NULLs left out
     FOREIGN KEY   Guard[Project[t, columns] - Project[Join[t, other], columns], 0]   NULLs left out
 
-As a view it is built again by ALTER, by opening a directory, on shards; it goes with its table. UNIQUE and FOREIGN KEY
-also keep an index of the table by their columns, with the constraint's name: rows are looked up in it.
+Being a view, it is rebuilt by ALTER, on opening a directory, and on shards, and is dropped with its table. UNIQUE and
+FOREIGN KEY also keep an index of the table by their columns, under the constraint's name, for look-ups.
 
-What a foreign key says is to become of the rows that refer to one that goes (CASCADE, SET NULL, SET DEFAULT) is added
-to the transaction before its step (`Constraints.extend`). A guard looks at the ends of transactions; SQL asks after
-each statement of one (`everview.sql.dml.obeying`).
+The referential actions of foreign keys (CASCADE, SET NULL, SET DEFAULT) are added to the transaction before its step
+(`Constraints.extend`). A guard checks at the end of a transaction; SQL also checks after each statement
+(`everview.sql.dml.obeying`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.base import Change, ChangeSet, RemoteRows, columns_of
 from everview.session.changes import current_rows
-from everview.session.names.rules import CASCADE, CHECK, FOREIGN_KEY, NO_ACTION, SET_DEFAULT, UNIQUE, Rule
+from everview.session.names.constraint_rules import CASCADE, CHECK, FOREIGN_KEY, NO_ACTION, SET_DEFAULT, UNIQUE, Rule
 from everview.types import NULL, DataType
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CODES = {CHECK: "E_CHECK", UNIQUE: "E_UNIQUE", FOREIGN_KEY: "E_FOREIGN_KEY"}
 
 MOST_ROUNDS = 1000
-"""Tables that one deletion may go on to, one after the other."""
+"""Maximum length of a chain of cascading deletions."""
 
 
 class Constraints:
@@ -52,14 +52,14 @@ class Constraints:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.acting = False
-        """whether any foreign key says what becomes of rows that refer to one that goes"""
+        """whether any foreign key has a referential action"""
 
     def all(self) -> list[View]:
-        """The hidden views that they are."""
+        """The hidden views of all constraints."""
         return [v for v in self._core.catalog.views.values() if relation_of(v).rule is not None]
 
     def rules(self, table: str | None = None) -> list[Rule]:
-        """What there is, of one table or of all."""
+        """The constraints of one table, or of all."""
         return [r for v in self.all() if (r := relation_of(v).rule) is not None and table in (None, r.table)]
 
     def referring(self, table: str) -> list[Rule]:
@@ -67,7 +67,7 @@ class Constraints:
         return [r for r in self.rules() if r.kind == FOREIGN_KEY and r.other == table]
 
     def referred(self, rule: Rule) -> bool:
-        """Whether a foreign key relies on a UNIQUE."""
+        """Whether a foreign key depends on a UNIQUE constraint."""
         return any({*r.other_columns} == {*rule.columns} for r in self.referring(rule.table))
 
     def view_of(self, rule: Rule) -> View:
@@ -75,10 +75,10 @@ class Constraints:
         return next(v for v in self.all() if relation_of(v).rule == rule)
 
     def noticed(self) -> None:
-        """Constraints came or went."""
+        """Update caches after constraints were added or dropped."""
         self.acting = any(r.on_delete != NO_ACTION for r in self.rules() if r.kind == FOREIGN_KEY)
 
-    # what is wrong
+    # error messages
 
     def explained(
         self,
@@ -87,7 +87,7 @@ class Constraints:
         rule: Rule | None = None,
         types: Sequence[DataType] = (),
     ) -> ConstraintError:
-        """Say which constraint a row breaks: one that is there, or one that is being made."""
+        """Describe the constraint that a row violates: an existing one, or one being created."""
         view = self._core.catalog.views.get(error.guard)
         if view is not None and rule is None:
             rule, types = relation_of(view).rule, relation_of(view).node.types
@@ -107,7 +107,7 @@ class Constraints:
         tell(self._core, error, rule, said)
 
     def _parent_went(self, rule: Rule, key: tuple[int, ...], changes: list[Change]) -> bool:
-        """Whether it is the row referred to that went, rather than the one that refers to it that came."""
+        """Whether the violation is a deleted parent row rather than a new child row."""
         came = [
             (rows, places(t, rule.columns))
             for t, rows, diff in changes
@@ -118,14 +118,14 @@ class Constraints:
     # look-ups
 
     def index(self, table: Table, columns: Sequence[int]) -> Arrangement | None:
-        """An index of a table that begins with these columns, in this order."""
+        """Find an index of a table that begins with these columns, in this order."""
         for found in (relation_of(table).arrangement, *(i.arrangement for i in relation_of(table).more)):
             if found.order[: len(columns)] == tuple(columns):
                 return found
         return None
 
     def under(self, table: Table, columns: tuple[int, ...], keys: np.ndarray, pending: Iterable[Change]) -> np.ndarray:
-        """Rows of a table under keys, with what is not run yet."""
+        """Rows of a table under keys, including staged and queued changes."""
         arrangement = self.index(table, columns)
         if arrangement is None:
             raise InputError(
@@ -137,12 +137,10 @@ class Constraints:
         counted = [(c, np.full(c.shape[1], diff, dtype=np.int64)) for c, diff in mine]
         return current_rows.current(arrangement, runtime.dataflow.time, counted, columns, keys)
 
-    # what follows from a deletion
+    # referential actions
 
     def extend(self, changes: ChangeSet, start: int = 0) -> None:
-        """Add to a transaction what foreign keys say becomes of rows whose row of the other table goes, from its change
-        number `start` on.
-        """
+        """Add the referential actions of foreign keys to a transaction, for its changes from number `start` on."""
         done, rounds = start, 0
         while done < len(changes):
             batch, done = changes[done:], len(changes)
@@ -174,7 +172,7 @@ class Constraints:
     def gone(
         self, parent: Table, at: tuple[int, ...], batch: Sequence[Change], pending: Sequence[Change]
     ) -> np.ndarray:
-        """Keys of rows that some changes take away, and that are not there any more."""
+        """Keys of rows that the changes delete and that no longer exist afterwards."""
         taken = [columns_of(rows)[list(at)] for t, rows, diff in batch if t is parent and diff < 0 and len(rows)]
         if not taken:
             return np.empty((len(at), 0), dtype=np.int64)
@@ -187,7 +185,7 @@ class Constraints:
         return keys
 
     def _emptied(self, rule: Rule, child: Table, at: tuple[int, ...], rows: np.ndarray) -> np.ndarray:
-        """Rows with NULL, or the columns' defaults, where they referred."""
+        """Rows with NULL, or the default, in the referring columns."""
         changed = rows.copy()
         for place, column in zip(at, rule.columns, strict=True):
             if rule.on_delete == SET_DEFAULT:
@@ -200,7 +198,7 @@ class Constraints:
         return changed
 
     def refuse_nulls(self, rule: Rule, child: Table) -> None:
-        """Refuse to let columns that refer be NULL where they must not be."""
+        """Refuse to set NOT NULL columns to NULL."""
         for place, column in zip(places(child, rule.columns), rule.columns, strict=True):
             if not relation_of(child).columns[place].type.nullable:
                 what = f"table {relation_of(child).label!r}: {column} would be NULL, which it must not be"
@@ -208,13 +206,13 @@ class Constraints:
 
 
 def shown_columns(rule: Rule, table: Table) -> list[str]:
-    """The columns that tell which row breaks a CHECK: those that it reads, and the key."""
+    """The columns that identify a row violating a CHECK: those it reads, and the key."""
     key = [relation_of(table).columns[k].name for k in relation_of(table).key]
     return [*rule.columns, *(k for k in key if k not in rule.columns)]
 
 
 def broken(rule: Rule, values: Sequence[Any], parent: bool = False, columns: Sequence[str] = ()) -> str:
-    """What is wrong with a row, or a key.
+    """Describe the violation by a row or a key.
 
     >>> broken(Rule("k", UNIQUE, "t", ("x", "y")), (1, "a"))
     "(x, y) = (1, 'a') is there twice"
@@ -238,7 +236,7 @@ def violation(
     parent: bool = False,
     whole: Sequence[DataType] = (),
 ) -> ConstraintError:
-    """The error for a key (or a `whole` row) that breaks a constraint."""
+    """Return the error for a key (or a `whole` row) that violates a constraint."""
     types = whole or [relation_of(table).columns[c].type for c in places(table, rule.columns)]
     values = Codec(tuple(types), [f"c{i}" for i in range(len(types))], core.interner).decode_row(tuple(codes))
     error = ConstraintError(CODES[rule.kind], "", "nothing was changed")
@@ -248,9 +246,9 @@ def violation(
 
 
 def tell(core: Core, error: ConstraintError, rule: Rule, said: str) -> None:
-    """Say which constraint does not hold, and what is wrong, to whoever acts. A row that went along with a change may
-    be somebody else's: who does not see all rows is shown none of them, and who does not see the table is not told
-    of it. Keys are shown, because whoever acts has named them.
+    """Return the error as the current principal may see it. An affected row may belong to somebody else: users who
+    cannot see all rows are shown none of them, and users who cannot see the table do not learn its name. Keys are
+    shown, because the user supplied them.
     """
     if not core.access.acting() or core.access.sees("relation", rule.table):
         if rule.kind == CHECK and core.access.policies(rule.table, "SELECT") is not None:
@@ -264,18 +262,18 @@ def tell(core: Core, error: ConstraintError, rule: Rule, said: str) -> None:
 
 
 def guard(rule: Rule, name: str, child: plan.Node) -> plan.Guard:
-    """What refuses steps for a constraint."""
+    """The guard of a constraint."""
     return plan.Guard(child, 1 if rule.kind == UNIQUE else 0, name)
 
 
 def places(table: Table, columns: Sequence[str]) -> tuple[int, ...]:
-    """Where columns are in a table."""
+    """The positions of columns in a table."""
     names = [c.name for c in relation_of(table).columns]
     return tuple(names.index(c) for c in columns)
 
 
 def _keys(rows: Any, at: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """The keys of rows that are here."""
+    """The keys of rows that are held locally."""
     if isinstance(rows, RemoteRows):
         return set()
     return {tuple(k) for k in columns_of(rows)[list(at)].T.tolist()} if len(rows) else set()

@@ -1,8 +1,8 @@
-"""The rows that a table has under some keys, as the transaction under way sees it: for upserts, conflicts and clearing.
+"""The rows of a table under some keys, as seen by the current transaction: for upserts, conflicts and clearing.
 
-Keys are looked up one by one, in one call. For very many it is cheaper to read the whole index once and pick: a
-look-up costs about as much as reading `READ_PER_KEY` rows in order. Rows that were staged but not run yet are added up
-with those that are stored. Everything is columns of codes.
+Keys are looked up one by one, in one call. For very many keys it is cheaper to scan the whole index: a look-up costs
+about as much as reading `READ_PER_KEY` rows in order. Staged rows are added to the stored ones. All data is columns of
+codes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from everview.kernels.trace.keyed import under_keys
 from everview.kernels.trace.trace import NO_SINCE
 
 READ_PER_KEY = 20
-"""Rows that are read in the time of one look-up."""
+"""Rows that a scan reads in the time of one look-up."""
 
 Counted = tuple[np.ndarray, np.ndarray]
-"""Rows as columns, and how often each is there."""
+"""Rows as columns, and their multiplicities."""
 
 
 def current(
     arrangement: Arrangement, time: int, staged: Iterable[Counted], key: tuple[int, ...], keys: np.ndarray | None
 ) -> np.ndarray:
-    """Rows under the keys (each a column of `keys`; None: all) that are stored or staged, repeated by multiplicity."""
+    """Stored and staged rows under the keys (each a column of `keys`; None: all), repeated by multiplicity."""
     if keys is not None and not keys.size:
         return np.empty((arrangement.cols, 0), dtype=np.int64)
     columns, counts = stored(arrangement, time, key, keys)
@@ -42,13 +42,13 @@ def current(
 
 
 def how_often(arrangement: Arrangement, time: int, row: tuple[int, ...]) -> int:
-    """How often a row is stored."""
+    """The stored multiplicity of a row."""
     codes = np.array([row[c] for c in arrangement.order], dtype=np.int64)
     return int(read.how_often(arrangement.trace.address, codes, time))
 
 
 def last_of_each(keys: np.ndarray) -> np.ndarray:
-    """Places of the last occurrences of every key, in order.
+    """Positions of the last occurrence of each key, in order.
 
     >>> last_of_each(np.array([[3, 1, 3, 2]])).tolist()
     [1, 2, 3]
@@ -60,14 +60,14 @@ def last_of_each(keys: np.ndarray) -> np.ndarray:
 
 
 def _ends(columns: np.ndarray) -> np.ndarray:
-    """Whether each of sorted rows is the last of its kind."""
+    """For sorted rows: whether each is the last of its group."""
     ends = np.ones(columns.shape[1], dtype=bool)
     ends[:-1] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
     return ends
 
 
 def stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], keys: np.ndarray | None) -> Counted:
-    """The same of what is stored, counted."""
+    """The stored rows under the keys, with multiplicities."""
     trace = arrangement.trace
     if keys is None or (keys.shape[1] > 1 and trace.measure()[1] <= READ_PER_KEY * keys.shape[1]):
         everything = _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))
@@ -84,7 +84,7 @@ def _under(arrangement: Arrangement, time: int, key: np.ndarray) -> Counted:
 
 
 def _taken(arrangement: Arrangement, batch: int) -> Counted:
-    """A batch's rows in the table's order of columns; the batch is given back."""
+    """A batch's rows in the table's column order; frees the batch."""
     columns, _, counts = batch_arrays(batch, arrangement.cols)
     read.release(batch)
     back = [arrangement.order.index(c) for c in range(arrangement.cols)]
@@ -101,7 +101,7 @@ def _picked(part: Counted, key: tuple[int, ...], keys: np.ndarray) -> Counted:
 
 
 def records(columns: np.ndarray) -> np.ndarray:
-    """Rows as single values that NumPy can compare."""
+    """Rows as scalar records that NumPy can compare."""
     if len(columns) == 1:
         return np.asarray(columns[0])
     return np.ascontiguousarray(columns.T).view([("", np.int64)] * len(columns)).ravel()
@@ -112,7 +112,7 @@ def _together(parts: list[Counted]) -> Counted:
 
 
 def _added_up(parts: list[Counted]) -> Counted:
-    """Equal rows as one."""
+    """Consolidate equal rows."""
     columns, counts = _together(parts)
     if not columns.shape[1]:
         return columns, counts

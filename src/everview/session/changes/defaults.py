@@ -1,18 +1,18 @@
-"""Values that nobody gives: DEFAULT, GENERATED ALWAYS AS, identities, and the sequences that number rows.
+"""Values for missing columns: DEFAULT, GENERATED ALWAYS AS, identities, and their sequences.
 
-What a column's missing values are is a text, said once (`DefaultSet`), with a word before it for what it means:
+The rule for a column's missing values is stored as text (`DefaultSet`), with a prefix for its kind:
 
     default 3 * 7                 the expression, if no value is given
     always price * amount         the expression, over the row's other columns; no other value may be given
     identity items_id_seq         the sequence's next number, if no value is given
     identity always items_id_seq  the same, and no other value may be given
 
-Expressions are SQL's (`everview.sql.dml.missing` computes them). They are computed when rows come in, once for a
-statement, but for numbers of a sequence and the like, which are another for each row. Whoever gives whole rows gives
-all values.
+Expressions are SQL (`everview.sql.dml.missing` evaluates them). They are evaluated when rows are inserted, once per
+statement; volatile functions such as nextval are evaluated per row. Callers that supply whole rows supply all values.
 
-A sequence never goes back, also if the transaction that asked is undone. How far it is is committed as an offset with
-the next transaction, whosever it is; so after a crash numbers that are in no committed row may be given again.
+A sequence never goes back, not even when the transaction that used it is rolled back. Its position is committed as an
+offset with the next transaction of any user. After a crash, numbers that no committed row contains may therefore be
+issued again.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 DEFAULT, ALWAYS, IDENTITY, IDENTITY_ALWAYS = "default", "always", "identity", "identity always"
 
 OFFSET = "sequence/"
-"""How the names of offsets begin that say how far a sequence is."""
+"""Prefix of the offsets that store the positions of sequences."""
 
 
 class Missing(NamedTuple):
-    """What stands for a value that is not given."""
+    """The rule for a column's missing values."""
 
     kind: str
     text: str
 
     @property
     def forced(self) -> bool:
-        """Whether no other value may be given."""
+        """Whether explicit values are rejected."""
         return self.kind in (ALWAYS, IDENTITY_ALWAYS)
 
 
 def said(kind: str, text: str) -> str:
-    """As the catalogue keeps it.
+    """Serialise for the catalog.
 
     >>> heard(said(IDENTITY_ALWAYS, "t_id_seq"))
     Missing(kind='identity always', text='t_id_seq')
@@ -56,27 +56,27 @@ def said(kind: str, text: str) -> str:
 
 
 def heard(text: str) -> Missing:
-    """What the catalogue keeps."""
+    """Parse what the catalog stores."""
     kind = next(k for k in (IDENTITY_ALWAYS, IDENTITY, ALWAYS, DEFAULT) if text.startswith(f"{k} "))
     return Missing(kind, text[len(kind) + 1 :])
 
 
 class Defaults:
-    """What a session puts where no value is given."""
+    """The defaults and sequences of a session."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._last: dict[str, int] = {}
-        """the last number of each sequence that was asked here"""
+        """the last number of each sequence that was used in this process"""
         self.waiting: set[str] = set()
-        """sequences that are further than any committed transaction says"""
+        """sequences that are ahead of the last committed offset"""
         self._new: set[str] = set()
-        """sequences that were made here: what is kept under their names is of others"""
+        """sequences created in this process: offsets stored under their names belong to predecessors"""
         self._gone: dict[str, int | None] = {}
-        """sequences that go, if nothing is taken back, and how far they were here"""
+        """sequences dropped tentatively, with their positions"""
 
     def of(self, table: Table) -> dict[str, Missing]:
-        """What stands for missing values of a table's columns."""
+        """The rules for missing values of a table's columns."""
         found = self._core.catalog.defaults
         return (
             {column: heard(text) for (name, column), text in found.items() if name == relation_of(table).label}
@@ -85,7 +85,7 @@ class Defaults:
         )
 
     def filled(self, table: Table, rows: Any) -> Any:
-        """Rows as dicts with what they lack, if columns say what that is."""
+        """Rows as dicts, completed with the values of columns that have a rule."""
         if type(rows) is not list or not any(isinstance(r, dict) for r in rows):
             return rows
         missing = self.of(table)
@@ -94,13 +94,13 @@ class Defaults:
         return doors.complete(self._core, table, rows)
 
     def constant(self, table: Table, column: str) -> Any:
-        """The value of a column that is not given; None if it says nothing about that."""
+        """The constant value of a missing column; None if it has no rule."""
         return doors.default_value(self._core, table, column) if column in self.of(table) else None
 
     # sequences
 
     def begin(self, name: str) -> None:
-        """A sequence is new: it begins at its beginning, however far one of that name was before it."""
+        """Start a new sequence from its beginning, whatever position an earlier one of that name had."""
         last = self._last.pop(name, None)
         self.waiting.discard(name)
         if self._core.definitions.held is not None:
@@ -109,13 +109,13 @@ class Defaults:
             self._new.add(name)
 
     def take_out(self, known: Collection[str]) -> None:
-        """Forget how far sequences are that are not among the known: they are taken back."""
+        """Forget the positions of sequences that are not in `known`: their creation was rolled back."""
         for name in [n for n in self._last if n not in known]:
             del self._last[name]
             self.waiting.discard(name)
 
     def put_back(self, numbers: Mapping[str, int]) -> None:
-        """Let sequences go on from somewhere."""
+        """Restore the positions of sequences."""
         self._last.update(numbers)
         self.waiting.update(numbers)
 
@@ -138,24 +138,24 @@ class Defaults:
         return found
 
     def last(self, name: str) -> int | None:
-        """The last number that a sequence has given; None if it has given none."""
+        """The last number that a sequence returned; None if it has not been used."""
         if name in self._last:
             return self._last[name]
         kept = None if name in self._gone or name in self._new else self._core.runtime.offsets.get(OFFSET + name)
         return None if kept is None else int(kept)
 
     def given_here(self, name: str) -> int | None:
-        """The last number that was asked for in this process."""
+        """The last number returned in this process."""
         return self._last.get(name)
 
     def put(self, name: str, last: int | None) -> None:
-        """Say how far a sequence is."""
+        """Set the position of a sequence."""
         if last is not None:
             self._last[name] = last
             self.waiting.add(name)
 
     def forget(self, name: str) -> None:
-        """A sequence goes."""
+        """Drop a sequence tentatively."""
         last = self._last.pop(name, None)
         self.waiting.discard(name)
         if self._core.definitions.held is not None:
@@ -164,7 +164,7 @@ class Defaults:
             self._forget_kept(name)
 
     def taken_back(self) -> None:
-        """Sequences that were to go are there as before."""
+        """Restore the sequences that were dropped tentatively."""
         for name, last in self._gone.items():
             self._last.pop(name, None)
             self.waiting.discard(name)
@@ -172,7 +172,7 @@ class Defaults:
         self._gone.clear()
 
     def settle(self) -> None:
-        """Nothing is taken back any more: what is kept of sequences that are gone goes."""
+        """Make tentative drops final and delete the stored positions."""
         gone, self._gone = self._gone, {}
         for name in gone:
             if name not in self.waiting:
@@ -183,17 +183,17 @@ class Defaults:
             self._core.transactions.set_offset(OFFSET + name, "")
 
     def memory(self) -> tuple[dict[str, int], set[str]]:
-        """How far sequences are, for `recall`."""
+        """Save the positions of all sequences, for `recall`."""
         return dict(self._last), set(self.waiting)
 
     def recall(self, memory: tuple[dict[str, int], set[str]]) -> None:
-        """What sequences have given since was only supposed."""
+        """Restore saved positions: the numbers issued since then were hypothetical."""
         self._last, self.waiting = memory
 
     def pending(self) -> dict[str, str]:
-        """What a transaction that is committed now says about sequences."""
+        """The offsets to commit with the current transaction."""
         return {OFFSET + name: str(self._last[name]) for name in self.waiting}
 
     def kept(self, offsets: dict[str, str]) -> None:
-        """It was committed."""
+        """Record that the pending offsets were committed."""
         self.waiting -= {n for n in self.waiting if offsets.get(OFFSET + n) == str(self._last[n])}

@@ -1,4 +1,4 @@
-"""Keys of rows: what people give for one, and what is wrong with those that are there, missing or given twice."""
+"""Keys of rows: encoding what callers pass, and the errors for existing, missing and duplicate keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def key_codes(table: Table, keys: Any) -> np.ndarray:
-    """Keys as columns of codes: a key of one column is its value, of several a tuple."""
+    """Encode keys as columns of codes: a key of one column is its value, of several a tuple."""
     relation = relation_of(table)
     if not relation.key:
         raise InputError(
@@ -34,7 +34,7 @@ def key_codes(table: Table, keys: Any) -> np.ndarray:
     types = [relation.codec.types[c] for c in relation.key]
     keys = [*keys]
     if len(names) == 1 and len(keys) > ONE_BY_ONE_ROWS and not any(isinstance(key, tuple) for key in keys):
-        with suppress(InputError):  # below it is said which one is wrong
+        with suppress(InputError):  # the code below reports which one is wrong
             return encode_column(keys, types[0], relation.codec.interner).reshape(1, -1)
     found = []
     for key in keys:
@@ -49,7 +49,7 @@ def key_codes(table: Table, keys: Any) -> np.ndarray:
 
 
 def shown_key(table: Table, codes: np.ndarray) -> str:
-    """A key as people know it."""
+    """Format a key for messages."""
     interner = relation_of(table).codec.interner
     decoders = [decoder(relation_of(table).codec.types[c], interner) for c in relation_of(table).key]
     return ", ".join(repr(decode(int(code))) for decode, code in zip(decoders, codes, strict=True))
@@ -64,7 +64,7 @@ def key_present(table: Table, codes: np.ndarray) -> InputError:
 
 
 def key_twice(table: Table, keys: np.ndarray) -> InputError:
-    """The error for rows among which a key comes twice."""
+    """Return the error for rows that contain a key twice."""
     kept = set(last_of_each(keys).tolist())
     first = next(i for i in range(keys.shape[1]) if i not in kept)
     return InputError(

@@ -1,10 +1,10 @@
-"""A subscriber: a function that is told what changes in a view, and what became of it.
+"""A subscriber: a function called with each change of a view, and its last error.
 
-What a subscriber raises is its own affair: the transaction that it was told of is complete, the one who made it has
-nothing to do with it, and others wait to be told. So it does not come out of `insert`: it is kept as `error`, written
-to the log `everview.subscribers` (`logging`; without any set-up that is standard error), and the subscriber is told of
-the next change as if nothing had happened. Sinks are different: what goes wrong there comes out (`surfaces`), because
-a run must end when its output cannot be written. So do exceptions that mean to end the program, Ctrl-C for one.
+An exception in a subscriber does not propagate out of `insert`: the transaction is complete, its author is not
+responsible, and other subscribers are waiting. It is kept as `error` and logged to `everview.subscribers` (standard
+error unless `logging` is configured). The subscriber is called again for the next change. Sinks differ: their
+exceptions propagate (`surfaces`), because a run must end when its output cannot be written. So do exceptions that end
+the program, such as KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from everview.language.relation import relation_of
 
 if TYPE_CHECKING:
     from everview.session.changes.batch import Batch
-    from everview.session.reads.followed import Followed
+    from everview.session.reads.subscribable import Subscribable
 
 LOG = logging.getLogger("everview.subscribers")
 
 
 class Subscriber:
-    """What `view.subscribe` gives: call it to stop.
+    """The handle returned by `view.subscribe`; call it to unsubscribe.
 
     >>> import everview as ev, logging
     >>> logging.getLogger("everview.subscribers").disabled = True
@@ -38,16 +38,16 @@ class Subscriber:
     >>> logging.getLogger("everview.subscribers").disabled = False
     """
 
-    def __init__(self, followed: Followed, function: Callable[[Batch], Any], *, surfaces: bool = False) -> None:
+    def __init__(self, followed: Subscribable, function: Callable[[Batch], Any], *, surfaces: bool = False) -> None:
         self._followed = followed
         self._function = function
         self._surfaces = surfaces
         self._stopped = False
         self.error: Exception | None = None
-        """The last exception that the function raised"""
+        """The last exception raised by the function"""
 
     def tell(self, batch: Batch) -> None:
-        """Call the function, unless it was stopped meanwhile."""
+        """Call the function, unless it was unsubscribed in the meantime."""
         if self._stopped:
             return
         try:
@@ -64,6 +64,6 @@ class Subscriber:
             )
 
     def __call__(self) -> None:
-        """Stop the calls; twice does no harm."""
+        """Unsubscribe; idempotent."""
         self._stopped = True
         relation_of(self._followed).subscribers = [s for s in relation_of(self._followed).subscribers if s is not self]

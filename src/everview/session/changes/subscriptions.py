@@ -1,8 +1,8 @@
-"""Subscribers: each step's change of the views somebody subscribed to, delivered when the step is complete.
+"""Subscriptions: the changes of each step, delivered to subscribers when the step is complete.
 
-Changes are captured while the step runs (`everview.runtime.captures`), made into batches after it, and handed out in
-order, outside the lock: a subscriber may read and change the session. What it changes itself is delivered after what
-came before.
+Changes are captured during the step (`everview.runtime.captures`), turned into batches after it, and delivered in
+order, outside the lock: subscribers may read and change the session. Changes that a subscriber makes are delivered
+after all earlier ones.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from everview.dataflow import shield
-from everview.dataflow.lending import is_guest
 from everview.dataflow.operators import Trace
+from everview.dataflow.read_leases import is_guest
 from everview.language.relation import relation_of
 from everview.runtime.captures import Captured
 from everview.session.changes.subscriber import Subscriber
@@ -23,21 +23,21 @@ from everview.session.changes.turns import reads
 if TYPE_CHECKING:
     from everview.session.changes.batch import Batch
     from everview.session.core import Core
-    from everview.session.reads.followed import Followed
+    from everview.session.reads.subscribable import Subscribable
 
 
 class Subscriptions:
-    """Who subscribed to which table or view, and what is yet to be delivered."""
+    """The subscribers of each table and view, and the batches still to be delivered."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._followed: list[Followed] = []
+        self._followed: list[Subscribable] = []
         self.pending: deque[Callable[[], Any]] = deque()
         self._delivering = threading.Lock()
 
-    def watch(self, what: Followed) -> None:
-        """Have each step's change of a table or view delivered to its subscribers: also that of the step under way, for
-        its guest. What it adds is kept when it commits, and that waits for the guest.
+    def watch(self, what: Subscribable) -> None:
+        """Start capturing the changes of a table or view, including those of a step in progress, on behalf of its
+        guest. That step's output is kept when it commits, and the commit waits for the guest.
         """
         if is_guest():
             self._watch(what)
@@ -45,31 +45,31 @@ class Subscriptions:
             self._watch_in_turn(what)
 
     @reads
-    def _watch_in_turn(self, what: Followed) -> None:
+    def _watch_in_turn(self, what: Subscribable) -> None:
         self._watch(what)
 
-    def _watch(self, what: Followed) -> None:
+    def _watch(self, what: Subscribable) -> None:
         what._alive()
         self._core.runtime.sync(relation_of(what).arrangement.operator)
         self._core.runtime.captures.watch(relation_of(what).arrangement)
         if what not in self._followed:
             self._followed.append(what)
 
-    def forget(self, what: Followed) -> None:
-        """A table or view is dropped."""
+    def forget(self, what: Subscribable) -> None:
+        """Remove a table or view that was dropped."""
         if what in self._followed:
             self._followed.remove(what)
 
-    def followed(self) -> list[Followed]:
-        """What somebody follows."""
+    def followed(self) -> list[Subscribable]:
+        """The tables and views that have subscribers."""
         return list(self._followed)
 
-    def follow(self, followed: list[Followed]) -> None:
-        """Have it as it was: what was dropped is there again."""
+    def follow(self, followed: list[Subscribable]) -> None:
+        """Restore the subscriptions of a dropped table or view that exists again."""
         self._followed = followed
 
     def take(self, changes: Mapping[Trace, Captured]) -> None:
-        """A step is complete: what it changed is to be delivered."""
+        """Queue the changes of a completed step for delivery."""
         if not changes:
             return
         calls: list[Callable[[], Any]] = []
@@ -80,16 +80,16 @@ class Subscriptions:
         self.pending.extend(calls)
 
     def settle(self) -> None:
-        """Forget what was dropped by a turn that was cut off."""
+        """Remove tables and views that an interrupted turn has dropped."""
         self._followed = [v for v in self._followed if not relation_of(v).dropped]
 
     @shield.shielded
     def deliver(self) -> None:
-        """Call subscribers; what they change themselves is delivered after what came before it. An interrupt is heard
-        while one of them runs, or when all were called.
+        """Call the subscribers. Changes they make are delivered after all earlier ones. Interrupts are raised while a
+        subscriber runs, or after the last one.
         """
         if self._core.lock._is_owned():
-            return  # the turn's end does it
+            return  # the end of the turn does it
         failure: Exception | None = None
         while self.pending and self._delivering.acquire(blocking=False):
             try:
@@ -104,7 +104,7 @@ class Subscriptions:
             raise failure
 
     def wait(self) -> None:
-        """Until everything is delivered that is complete: another thread that has read may be at it."""
+        """Wait until everything complete is delivered: another thread that did a read may be delivering."""
         while True:
             self.deliver()
             with self._delivering:

@@ -1,8 +1,9 @@
-"""Transactions: rows are staged while one runs and handed to the runtime when it ends.
+"""Transactions: changes are staged while one is open and passed to the runtime when it ends.
 
-That is one *step*, which brings every view up to date or, if anything fails, changes nothing. A batch lets several
-transactions, each with its own time, share a step. Deleting what is not there is found by the step itself (a table's
-count below zero) and, in a batch, when the transaction ends, so that the error comes where the mistake is.
+A commit is one *step*, which brings every view up to date or, on any failure, changes nothing. In a batch several
+transactions, each with its own time, share a step. Deletion of absent rows is detected by the step itself (a
+multiplicity below zero). In a batch it is detected when the transaction ends, so that the error is raised where the
+mistake is.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.cancellation import helpers
 from everview.codes.values import decode_value
 from everview.dataflow import shield
-from everview.dataflow.faults import ABSENT_HINT
-from everview.dataflow.lending import visitors
 from everview.dataflow.operators import Operator
+from everview.dataflow.read_leases import visitors
 from everview.dataflow.scopes import MAX_EPOCHS
+from everview.dataflow.step_errors import ABSENT_HINT
 from everview.errors import ClosedError, ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
 from everview.language.relation import relation_of
 from everview.runtime.base import (
@@ -35,11 +37,10 @@ from everview.runtime.base import (
 )
 from everview.runtime.captures import Supposed
 from everview.session.changes.current_rows import current, how_often
-from everview.session.changes.short_way import commit
+from everview.session.changes.fast_path import commit
 from everview.session.changes.turns import reads, writes
 from everview.session.limits import never_entered
-from everview.session.rights.acting import WHO, doing
-from everview.stopping import helpers
+from everview.session.rights.principal import WHO, doing
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -48,36 +49,36 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 Rows = Any
-"""Rows' codes: columns as an array, a list of tuples, or `RemoteRows`"""
+"""Encoded rows: columns as an array, a list of tuples, or `RemoteRows`"""
 
 
 class Transactions:
-    """What is staged, what is queued, and how it is run."""
+    """The staged and queued changes of a session, and how they are run."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self.staged: ChangeSet | None = None
-        """what the transaction under way has changed so far"""
+        """changes staged by the current transaction"""
         self.staged_by = 0
-        """the thread whose transaction it is"""
+        """the thread that owns it"""
         self.queued: list[ChangeSet] | None = None
-        """the transactions that a batch has accepted"""
+        """transactions accepted by the current batch"""
         self.of_a_turn: ChangeSet | None = None
-        """what a transaction stages that was opened inside a turn, and so must end with it"""
+        """changes staged by a transaction that was opened inside a turn and must end with it"""
 
     def pending(self) -> ChangeSet | None:
-        """What this thread's transaction has staged so far, if one is under way."""
+        """The changes staged by this thread's transaction, if it has one."""
         return self.staged if self.staged_by == get_ident() else None
 
     def supposed(self) -> WhatIf | None:
-        """The `what_if` that this thread is in, if it is in one."""
+        """The `what_if` block that this thread is in, if any."""
         staged = self.staged
         if staged is None or self.staged_by != get_ident():
             return None
         return staged.what_if if isinstance(staged, Supposition) else None
 
     def refuse_supposed(self, what: str) -> None:
-        """Refuse what cannot be undone inside `what_if`."""
+        """Refuse an operation that `what_if` could not undo."""
         if self.supposed() is not None:
             raise InputError(
                 "E_WHAT_IF",
@@ -86,7 +87,7 @@ class Transactions:
             )
 
     def settle(self) -> None:
-        """A turn was cut off: a transaction that was opened inside it, and could not be ended, has changed nothing."""
+        """Roll back a transaction that was opened inside an interrupted turn and could not be ended."""
         if self.staged is not None and self.staged is self.of_a_turn:
             self.staged = None
         self.of_a_turn = None
@@ -94,9 +95,7 @@ class Transactions:
     # staging
 
     def change(self, table: Table, relation: TableRelation, rows: Any, diff: int) -> None:
-        """Encode rows and stage them. What a row in a transaction takes in most sessions is written out here; what may
-        be refused, or is to be put in order before, is `stage`'s.
-        """
+        """Encode rows and stage them. The common case is written out here; checks and preparation are in `stage`."""
         core, staged = self._core, self.staged
         if relation.dropped:
             self.check_writable(table)
@@ -114,10 +113,10 @@ class Transactions:
             self.stage(table, codes, diff)
 
     def stage(self, table: Table, rows: Rows, diff: int) -> None:
-        """Add a change to the transaction under way, or make it one of its own.
+        """Stage a change in the current transaction, or commit it as a transaction of its own.
 
-        In a transaction of this thread's it is one call of a list's, which needs no turn, unless there is something to
-        be settled first: what a turn has left that was cut off may be this very transaction.
+        Inside a transaction of this thread, staging is one list append and needs no turn, unless an interrupted turn
+        must be settled first: its leftovers may be this very transaction.
         """
         core, staged = self._core, self.staged
         if WHO.get() is not None:
@@ -128,7 +127,7 @@ class Transactions:
             staged.append((table, rows, diff))
         elif core.lock._is_owned() or helpers or visitors:
             self._stage_along(table, rows, diff)
-        else:  # as `writes` does; this is the way of every single change
+        else:  # as `writes` does; every single change takes this path
             change = table, rows, diff
             try:
                 with core.writing, core.lock:
@@ -150,16 +149,16 @@ class Transactions:
             self.accept(ChangeSet(((table, rows, diff),)))
 
     def check_writable(self, table: Table) -> None:
-        """Refuse to change a table that is gone, or follows another process's."""
+        """Refuse to change a table that was dropped or that follows another process."""
         if relation_of(table).dropped:
             table._alive()
         backing = self._core.runtime.backing
-        if backing.read_only and self.supposed() is None:  # that something changes may be supposed there, too
+        if backing.read_only and self.supposed() is None:  # `what_if` may change it there, too
             backing.check_writable(f"table {relation_of(table).label!r} cannot be changed")
 
     def set_offset(self, name: str, value: str) -> None:
-        """Keep a text under a name together with the transaction under way: both are committed or neither is. Outside
-        one it is a transaction of its own; `runtime.offsets` has those that are committed. An empty text removes it.
+        """Store a text under a name together with the current transaction, or as a transaction of its own. Both are
+        committed or neither. An empty text removes the offset; `runtime.offsets` has the committed ones.
 
         >>> import everview as ev
         >>> from everview.session.core import core_of
@@ -186,18 +185,18 @@ class Transactions:
                     self.stage(table, rows, -1)
 
     def present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
-        """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by
+        """Codes of the rows under the given keys (None: all), as seen by the current transaction, repeated by
         multiplicity.
         """
         return _tuples(self.current(table, None if keys is None else np.array(keys, dtype=np.int64).T))
 
     def waits(self, table: Table) -> bool:
-        """Whether a table is changed by what is staged or queued: then its index is not all there is to see."""
+        """Whether staged or queued changes affect a table, so that its index alone is not current."""
         pending = [*(self.queued or ()), self.staged or ()]
         return any(other is table for changes in pending for other, _, _ in changes)
 
     def add(self, changes: ChangeSet) -> None:
-        """Add changes to the transaction under way, or make them one; in a turn that writes."""
+        """Add changes to the current transaction, or commit them as one; call it in a turn that writes."""
         if WHO.get() is not None:
             for table, rows, diff in changes:
                 self._core.access.may_change(table, rows, diff)
@@ -207,7 +206,7 @@ class Transactions:
             self.accept(changes)
 
     def current(self, table: Table, keys: np.ndarray | None) -> np.ndarray:
-        """The same as columns."""
+        """Like `present`, as columns."""
         arrangement, runtime = relation_of(table).arrangement, self._core.runtime
         runtime.sync(arrangement.operator)
         pending = [c for changes in self.queued or [] for c in changes] + (self.staged or [])
@@ -217,7 +216,8 @@ class Transactions:
     # running
 
     def accept(self, changes: ChangeSet) -> None:
-        """Run a transaction, or queue it in a batch, in a turn that writes. Subscribers are called after it."""
+        """Run a transaction, or queue it in a batch; call it in a turn that writes. Subscribers are called
+        afterwards."""
         core = self._core
         backing = core.runtime.backing
         if core.closed or core.runtime.dataflow.serving:
@@ -232,7 +232,7 @@ class Transactions:
             self._accept(changes)
 
     def _accept_numbered(self, changes: ChangeSet) -> None:
-        """The same, and how far sequences are is committed with it."""
+        """Run a transaction and commit the positions of sequences with it."""
         offsets = self._core.defaults.pending()
         changes.offsets = {**changes.offsets, **offsets}
         self._accept(changes)
@@ -251,13 +251,13 @@ class Transactions:
 
     @writes
     def commit_empty(self) -> None:
-        """Run an empty transaction: time has passed."""
+        """Run an empty transaction to let time pass."""
         self.accept(ChangeSet())
 
     def _run_timed(self, changes: ChangeSet) -> None:
-        """Run a transaction with what it and the time that passed mean for the clock's followers.
+        """Run a transaction extended by the changes of clock followers.
 
-        They look at what is there, so even in a batch it is a step of its own.
+        Followers read current contents, so this is a separate step even in a batch.
         """
         clock = self._core.clock
         self.catch_up()
@@ -272,8 +272,8 @@ class Transactions:
             clock.note()
 
     def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
-        """What a transaction, with what follows from it (constraints' actions, the passing of time), would change in
-        some operators' traces. In a turn.
+        """Compute what a transaction and its consequences (referential actions, clock followers) would change in some
+        operators' traces. Call it in a turn.
         """
         core = self._core
         if core.closed or core.runtime.dataflow.serving:
@@ -294,7 +294,7 @@ class Transactions:
             raise explained from None
 
     def _suppose_timed(self, work: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
-        """The same with what the clock's followers make of it, and of the time that passed."""
+        """Like `suppose`, including the changes of clock followers."""
         clock = self._core.clock
         with clock.not_after(work):
             undo = clock.extend(work, exactly=True)
@@ -304,14 +304,14 @@ class Transactions:
                 undo()
 
     def run(self, transactions: list[ChangeSet]) -> None:
-        """Run transactions, one time each, as one step; all or none of them."""
+        """Run transactions, one time each, as one step; all or none of them commit."""
         core = self._core
         if core.closed or core.runtime.dataflow.serving:
             core.changing()
         self.tell(core.runtime.step(transactions), transactions)
 
     def tell(self, outcome: StepOutcome, transactions: list[ChangeSet]) -> None:
-        """What a step changed is to be delivered; what went wrong is raised."""
+        """Queue the changes of a step for subscribers; raise its error, if any."""
         if outcome.changes:
             self._core.subscriptions.take(outcome.changes)
         if outcome.error is not None:
@@ -324,7 +324,7 @@ class Transactions:
 
     @reads
     def _run_queued(self) -> None:
-        if self.queued:  # else another thread was quicker
+        if self.queued:  # otherwise another thread already did
             self._core.alive()
             queued, self.queued = self.queued, []
             self.run(queued)
@@ -332,7 +332,7 @@ class Transactions:
     # errors
 
     def _explained(self, error: BaseException, transactions: list[ChangeSet]) -> BaseException:
-        """What went wrong in a step, in the words of tables and views."""
+        """Translate the error of a step into terms of tables and views."""
         if isinstance(error, LoopError):
             self._name_loop(error)
         elif isinstance(error, ConstraintError):
@@ -344,7 +344,7 @@ class Transactions:
         return error
 
     def _name_views(self, error: EverviewError) -> None:
-        """Say which views the operator is needed for that was running when a step failed."""
+        """Name the views that need the failed operator."""
         dataflow = self._core.runtime.dataflow
         if error.operator is not None:
             operator = dataflow.numbered[error.operator]
@@ -358,7 +358,7 @@ class Transactions:
                 error.message = f"view {', '.join(names)}: {error.message}"
 
     def _name_loop(self, error: LoopError) -> None:
-        """Say which views a loop that did not converge belongs to."""
+        """Name the views that contain a loop that did not converge."""
         dataflow = self._core.runtime.dataflow
         if error.loop is not None:
             loop = dataflow.scopes()[error.loop]
@@ -370,7 +370,7 @@ class Transactions:
             error.message = f"view {', '.join(names)}: {error.message}"
 
     def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
-        """Say which row was deleted without being there."""
+        """Name the row that was deleted without being present."""
         if isinstance(error, AbsentRows):
             table = next(t for t in self._core.catalog.tables.values() if relation_of(t).id == error.table)
             row = in_table_order(next(iter(error.rows)), relation_of(table).arrangement.order)
@@ -387,7 +387,7 @@ class Transactions:
         return error
 
     def how_often(self, table: Table, row: tuple[int, ...]) -> int:
-        """How often a table holds a row, what is staged left aside."""
+        """The stored multiplicity of a row, ignoring staged changes."""
         runtime = self._core.runtime
         runtime.sync(relation_of(table).arrangement.operator)
         return how_often(relation_of(table).arrangement, runtime.dataflow.time, row)
@@ -395,7 +395,7 @@ class Transactions:
     # batches
 
     def _queue(self, changes: ChangeSet) -> None:
-        """Accept a transaction for the step that ends the batch."""
+        """Queue a transaction for the step that ends the batch."""
         assert self.queued is not None
         for table, rows, diff in changes:
             if diff < 0:
@@ -418,10 +418,10 @@ class Transactions:
 
 
 class Supposition(ChangeSet):
-    """What a transaction changes that will not be committed.
+    """A transaction that will not be committed.
 
-    It does not keep the `what_if` alive: one whose end was cut off by another thread's exceptions dies with the block
-    that used it, and its transaction with it (`Transaction.__del__`).
+    It holds only a weak reference to the `what_if`. If an asynchronous exception prevents the block's exit, the
+    `what_if` dies with the block and its transaction with it (`Transaction.__del__`).
     """
 
     __slots__ = ("_of",)
@@ -432,21 +432,21 @@ class Supposition(ChangeSet):
 
     @property
     def what_if(self) -> WhatIf | None:
-        """What it is a part of, while somebody uses that."""
+        """The `what_if` that it belongs to, while that is alive."""
         return self._of()
 
 
 Entered = tuple[bool, int, Mapping[str, str] | None]
-"""What there was when a transaction was entered: whether the right to write was taken then, how many changes the
-transaction around it had staged, and which offsets (None: there was none around it)."""
+"""State saved when a transaction is entered: whether the write lock was taken then, the number of changes staged by the
+enclosing transaction, and its offsets (None: there is no enclosing one)."""
 
 
 class Transaction:
-    """A transaction under way; see `everview.Session.transaction`."""
+    """An open transaction; see `everview.Session.transaction`."""
 
     _replaced: tuple[shield.Replaced, ...] = ()
     _before: tuple[Entered, ...] = ()
-    """both for each time it was entered"""
+    """one entry per nested `__enter__`"""
 
     def __init__(self, core: Core, into: ChangeSet | None = None) -> None:
         self._core = core
@@ -454,7 +454,7 @@ class Transaction:
 
     @shield.covered
     def __enter__(self) -> Transaction:
-        replaced = shield.up()  # until `__exit__` is done: an interrupt that comes as it begins must wait
+        replaced = shield.up()  # until `__exit__` is done: an interrupt at its start must wait
         try:
             self.open(not self._core.writing._is_owned())
         except BaseException:
@@ -474,7 +474,7 @@ class Transaction:
             shield.down(replaced)
 
     def open(self, take: bool = True) -> None:
-        """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
+        """Begin a transaction, or join the one of this thread; `take` acquires the write lock if it is not held."""
         core, me = self._core, get_ident()
         if take and (helpers or visitors):
             core.refuse_waiting()
@@ -492,19 +492,19 @@ class Transaction:
                 transactions.staged, transactions.staged_by = changes, me
             else:
                 self._before += ((take, len(staged), staged.offsets),)
-        except BaseException:  # raised by another thread: this one may hold what it did not hold before
+        except BaseException:  # raised by another thread: this one may now hold a lock it did not hold before
             if first and take:
                 self._before = ()
                 if transactions.staged_by == me:
                     transactions.staged = None
                 try:  # noqa: SIM105  # at once: the call of anything else may be the place of the next exception
                     core.writing.release()
-                except RuntimeError:  # it was not there yet
+                except RuntimeError:  # it did not exist before
                     pass
             raise
 
     def end(self, undo: bool) -> None:
-        """Commit what was changed, or take it back."""
+        """Commit the changes, or roll them back."""
         core, transactions = self._core, self._core.transactions
         taken, before, offsets = self._before[-1]
         try:
@@ -516,21 +516,21 @@ class Transaction:
                 changes, transactions.staged = transactions.staged, None
                 if undo or changes is None:
                     pass
-                elif core.lock._is_owned():  # a part of the turn under way, which puts things in order if it is cut off
+                elif core.lock._is_owned():  # part of the current turn, which cleans up if it is interrupted
                     transactions.accept(changes)
                 else:
                     with core.lock:
                         commit(core, changes, transactions.accept, (changes,))
         finally:
-            self._before = self._before[:-1]  # no call between this and the release: there nothing is raised
+            self._before = self._before[:-1]  # no call between this and the release, so nothing can be raised there
             if taken:
                 core.writing.release()
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
 
     def leave(self) -> None:
-        """Let go of the session with nothing done; what was staged is in the `ChangeSet` that the transaction was made
-        with. One made with it again goes on where this one was.
+        """Release the session without committing. The staged changes stay in the `ChangeSet` that the transaction was
+        created with; a new transaction with the same one continues from there.
         """
         core = self._core
         core.transactions.staged = None
@@ -539,7 +539,7 @@ class Transaction:
             core.writing.release()
 
     def __del__(self) -> None:
-        """An exception that another thread raised here kept `__exit__` from beginning."""
+        """Clean up if an asynchronous exception prevented `__exit__` from starting."""
         while self._before and self._core.writing._is_owned():
             self.end(True)
 
@@ -553,7 +553,7 @@ class Together:
         self._core = core
         self._replaced: list[shield.Replaced] = []
         self._opened: list[tuple[bool, bool]] = []
-        """For each time it was entered: whether the right to write was taken, and whether there was none around it"""
+        """One entry per nested `__enter__`: whether the write lock was taken, and whether it is the outermost batch"""
 
     @shield.covered
     def __enter__(self) -> None:
@@ -615,7 +615,7 @@ def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def not_there(table: Table, row: tuple[int, ...]) -> InputError:
-    """The error for deleting a row that a table does not have."""
+    """Return the error for deleting a row that a table does not have."""
     shown = relation_of(table).codec.decode_row(row)
     return InputError(
         "E_ABSENT", f"table {relation_of(table).label!r}: cannot delete {shown!r}: there is no such row", ABSENT_HINT
@@ -623,13 +623,13 @@ def not_there(table: Table, row: tuple[int, ...]) -> InputError:
 
 
 def key_of(table: Table, row: tuple[int, ...]) -> dict[str, Any]:
-    """The key of a row, of which the rest may not be known."""
+    """The key of a row whose other columns may be unknown."""
     codec = relation_of(table).codec
     return {codec.names[c]: decode_value(codec.types[c], row[c], codec.interner) for c in relation_of(table).key}
 
 
 def no_such_key(table: Table, row: tuple[int, ...]) -> InputError:
-    """The error for deleting by a key that a table does not have."""
+    """Return the error for deleting by a key that a table does not have."""
     shown = ", ".join(f"{name} {value!r}" for name, value in key_of(table, row).items())
     return InputError(
         "E_ABSENT",

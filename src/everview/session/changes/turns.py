@@ -1,24 +1,24 @@
-"""Whose turn it is: how calls from several threads share a session, and how a call that is cut off is cleaned up after.
+"""Turns: how calls from several threads share a session, and how interrupted calls are cleaned up.
 
-Everything that touches the dataflow (runs it, changes it, reads it) does so in a *turn*, one at a time. Calls that
-begin one are marked here:
+Everything that runs, changes or reads the dataflow does so in a *turn*, one at a time. Two decorators mark calls that
+begin one:
 
     reads     waits until no other thread has a turn
     writes    waits until no other thread has a transaction open, then for the turn
 
-so that other threads read while a transaction is open, and what they change waits for its end. A turn may call what
-begins one: it goes on as part of the same turn. There are two locks, `writing` (a transaction's) and `lock` (a
-turn's), always taken in this order; both are C objects in `with` statements, because those cannot be left locked by an
-exception between two instructions.
+Other threads can therefore read while a transaction is open, and their changes wait for its end. Turns nest: a call
+within a turn joins it. There are two locks, `writing` (for transactions) and `lock` (for turns), always acquired in
+this order. Both are C objects used in `with` statements, which an exception between two instructions cannot leave
+locked.
 
-In a turn of the main thread signals wait (`everview.dataflow.shield`). What another thread raises in this one cannot
-wait; nor can anybody say where it comes. Therefore a turn that ends with an exception that is not one of ours leaves
-the session `unsettled`, and the next turn begins by settling it (`Core.settle`): the step under way is complete or
-undone, and what no table and no view needs is freed. What is freed is marked as freed before it is, so
-that the worst such an exception can do is lose a few bytes. What must be done whole (a commit on several shards, an
-entry that is written and then known) is done where nothing is raised (`everview.unbroken`).
+In the main thread, signals are deferred during a turn (`everview.dataflow.shield`). Exceptions raised from another
+thread cannot be deferred and can arrive anywhere. Therefore a turn that ends with a foreign exception leaves the
+session `unsettled`, and the next turn begins by settling it (`Core.settle`): the step in progress is completed or
+undone, and unreferenced operators are freed. Memory is marked as freed before it is freed, so such an exception can
+leak a few bytes at worst. Sequences that must not be interrupted (a commit on several shards, an entry that is written
+and then recorded) run in `everview.uninterruptible`.
 
-Subscribers are told after the turn, outside the locks: they may read and change the session.
+Subscribers are called after the turn, outside the locks: they may read and change the session.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from functools import wraps
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from everview.cancellation import helpers
 from everview.dataflow import shield
-from everview.dataflow.lending import MustWait, hurried, visitors
+from everview.dataflow.read_leases import MustWait, hurried, visitors
 from everview.errors import EverviewError
 from everview.session.limits import limited
-from everview.stopping import helpers
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -43,7 +43,7 @@ NONE: Mapping[str, Any] = {}
 
 
 def reads(function: Function) -> Function:
-    """Do this in a turn. The first argument has the session's core as `_core`."""
+    """Run the method in a turn. Its first argument has the session's core as `_core`."""
 
     @wraps(function)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -65,13 +65,13 @@ def reads(function: Function) -> Function:
 
 
 def writes(function: Function) -> Function:
-    """Do this in a turn that waits for the end of other threads' transactions."""
+    """Run the method in a turn that waits for the end of other threads' transactions."""
 
     @wraps(function)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         core: Core = self._core
         if core.lock._is_owned():
-            core.changing()  # a function that a step calls would wait for ever
+            core.changing()  # a function called by a step would wait forever
             with core.writing:
                 return function(self, *arguments, **named)
         if helpers or visitors:
@@ -89,8 +89,8 @@ def writes(function: Function) -> Function:
 
 
 def _in_passing(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """A turn for somebody in a hurry (`everview.dataflow.lending`): now, or not at all. Subscribers are told by those
-    whose steps they wait for.
+    """Take a turn without waiting, or not at all (`everview.dataflow.read_leases`). Subscribers are called by the
+    threads whose steps they wait for.
     """
     if not core.lock.acquire(blocking=False):
         raise MustWait
@@ -102,7 +102,7 @@ def _in_passing(core: Core, function: Callable[..., Any], arguments: tuple[Any, 
 
 @shield.covered
 def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any] = NONE) -> Any:
-    """Call a function in a turn; `lock` is held. Nobody is told what changed."""
+    """Call a function in a turn, with `lock` held. Does not call subscribers."""
     replaced = shield.up()
     try:
         if core.unsettled or core.released or core.stop is not None:
@@ -123,14 +123,15 @@ def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], n
 
 
 def failed(core: Core, error: EverviewError) -> None:
-    """A turn ends with one of our errors. If the call was to stop, that is what is told."""
+    """Handle one of our errors at the end of a turn. If the call was asked to stop, the stop's error takes
+    precedence."""
     core.unsettled = _follows_another(error)
-    if core.stop is not None:  # whatever it was that went wrong then
+    if core.stop is not None:  # regardless of the original error
         raise core.stop.error() from error
 
 
 def _follows_another(error: BaseException) -> bool:
-    """Whether an error came of one that is not ours: that may have been raised by another thread, anywhere."""
+    """Whether an error was caused by a foreign exception, which another thread may have raised anywhere."""
     while (earlier := error.__context__) is not None:
         if not isinstance(earlier, EverviewError):
             return True

@@ -1,9 +1,9 @@
-"""Which of the clock's followers have something to do: those of tables that change, and those whose moment has come.
+"""Finds the clock followers that have work: those of changed tables, and those whose time has come.
 
-A session may have a thousand views with conditions on now(), and a transaction concerns few of them. Nothing here looks
-at all followers: those of a table are in a list, and the first moment of each is in a heap. What the heap says may be
-out of date, because moments are taken and followers dropped: that is seen when it comes up. When a queue of moments
-gets an earlier first one, it says so.
+A session may have a thousand views with conditions on now(), and a transaction concerns few of them. Nothing here
+iterates over all followers: each table has a list of its own, and a heap holds the first due time of each follower.
+Heap entries go stale as due times are taken and followers are dropped; this is detected when an entry is popped. A
+queue of due times notifies the agenda when it gets an earlier first one.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 BULK_MOMENTS = 64
-"""Due moments from which a whole index is read instead of single keys."""
+"""Number of due times from which the whole index is scanned instead of looking up single keys."""
 
 Words = npt.NDArray[np.int64]
 Rank = tuple[bool, int]
 
 
 class Agenda:
-    """The followers of each table, and which is due next."""
+    """The followers of each table, and which one is due next."""
 
     def __init__(self) -> None:
         self._of: dict[Table, dict[Rank, Follower]] = {}
         self.ranked: dict[Rank, Follower] = {}
-        """all of them, by their rank"""
+        """all followers, by rank"""
         self._heap: list[tuple[int, Rank]] = []
         self._added = 0
 
     @property
     def followers(self) -> list[Follower]:
-        """All, in their order: those that change a table itself come first, for what leaves a table leaves its
-        mirrors too.
+        """All followers in order. Those that change a table itself come first: what leaves a table also leaves its
+        mirrors.
         """
         return [self.ranked[rank] for rank in sorted(self.ranked)]
 
@@ -55,7 +55,7 @@ class Agenda:
         follower.queue.tell(partial(self._note, rank))
 
     def remove(self, gone: Callable[[Follower], bool]) -> None:
-        """Leave out those of which it is true."""
+        """Remove the followers that satisfy a predicate."""
         for rank, follower in [*self.ranked.items()]:
             if gone(follower):
                 del self.ranked[rank]
@@ -65,19 +65,19 @@ class Agenda:
                     del self._of[follower.table]
 
     def restore(self, ranked: dict[Rank, Follower]) -> None:
-        """Have those again that there were; what they wait for has not changed."""
+        """Restore a saved list of followers; their due times have not changed."""
         self.remove(lambda follower: follower not in ranked.values())
         for rank, follower in ranked.items():
             self.ranked[rank] = follower
             self._of.setdefault(follower.table, {})[rank] = follower
 
     def of(self, table: Table) -> list[Follower]:
-        """Those of one table, in their order."""
+        """The followers of one table, in order."""
         there = self._of.get(table)
         return [there[rank] for rank in sorted(there)] if there else []
 
     def next(self) -> int | None:
-        """The next moment at which something is due."""
+        """The next time at which something is due."""
         while self._heap:
             moment, rank = self._heap[0]
             follower = self.ranked.get(rank)
@@ -86,19 +86,19 @@ class Agenda:
                 return moment
             if first is not None and first > moment:
                 heapq.heapreplace(self._heap, (first, rank))
-            else:  # an earlier one has been noted, too
+            else:  # an earlier one has been queued as well
                 heapq.heappop(self._heap)
         return None
 
     def turns(self, now: int) -> Turns:
-        """Those that have something to do by then."""
+        """The followers that have work by then."""
         due: list[tuple[int, Rank]] = []
         while True:
             moment = self.next()
             if moment is None or moment > now:
                 break
             due.append(heapq.heappop(self._heap))
-        for entry in due:  # they stay noted until their moments are taken
+        for entry in due:  # they stay queued until their due times are taken
             heapq.heappush(self._heap, entry)
         return Turns(self.ranked, self._of, {rank for _, rank in due})
 
@@ -107,19 +107,17 @@ class Agenda:
 
 
 class Turns:
-    """The followers that have something to do in one transaction, in their order: a change that one makes touches those
-    that come after it.
-    """
+    """The followers with work in one transaction, in order: a change made by one may affect those after it."""
 
     def __init__(self, ranked: dict[Rank, Follower], of: dict[Table, dict[Rank, Follower]], due: set[Rank]) -> None:
         self._ranked = ranked
         self._of = of
         self._there = due
-        self._todo = sorted(due)  # which is a heap
+        self._todo = sorted(due)  # a heap
         self._at: Rank = (False, 0)
 
     def touch(self, table: Table) -> None:
-        """This table is changed."""
+        """Record that this table is changed."""
         for rank in self._of.get(table, ()):
             if rank > self._at and rank not in self._there:
                 self._there.add(rank)
@@ -132,8 +130,7 @@ class Turns:
 
 
 class Moments:
-    """A queue of moments, each once. Those that come one by one are in a heap, those that come by the thousand stay in
-    arrays, at a tenth of the memory.
+    """A queue of distinct due times. Single ones are kept in a heap, bulk ones in arrays at a tenth of the memory.
 
     >>> queue = Moments()
     >>> queue.add([30, 10, 20, 10])
@@ -147,7 +144,7 @@ class Moments:
     def __init__(self) -> None:
         self._heap: list[int] = []
         self._there: set[int] = set()
-        self._runs: list[Words] = []  # each in order
+        self._runs: list[Words] = []  # each sorted
         self._told: Callable[[int], None] = _nobody
 
     def __len__(self) -> int:
@@ -163,29 +160,29 @@ class Moments:
         return first
 
     def tell(self, told: Callable[[int], None]) -> None:
-        """Have the first one told, now and whenever an earlier one comes."""
+        """Register a callback for the first due time, called now and whenever it moves earlier."""
         self._told = told
         if self.first is not None:
             told(self.first)
 
     def copy(self) -> Moments:
-        """The same moments, told to nobody."""
+        """A copy of the queue without its callback."""
         other = Moments()
         other.become(self)
         return other
 
     def become(self, other: Moments) -> None:
-        """Have another queue's moments."""
+        """Take over the contents of another queue."""
         self._heap, self._there, self._runs = list(other._heap), set(other._there), list(other._runs)
         if self.first is not None:
             self._told(self.first)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove everything."""
         self._heap, self._there, self._runs = [], set(), []
 
     def add(self, moments: Sequence[int] | Words) -> None:
-        """More of them."""
+        """Add due times."""
         before = self.first
         self._add(moments)
         first = self.first
@@ -204,11 +201,11 @@ class Moments:
                 heapq.heappush(self._heap, moment)
 
     def due(self, now: int) -> bool:
-        """Whether there is one up to now."""
+        """Whether anything is due by now."""
         return bool(self._heap and self._heap[0] <= now) or any(run[0] <= now for run in self._runs)
 
     def take(self, now: int) -> list[int]:
-        """The moments up to now, which are gone from the queue."""
+        """Remove and return the times up to now."""
         taken = []
         while self._heap and self._heap[0] <= now:
             taken.append(heapq.heappop(self._heap))
@@ -222,4 +219,4 @@ class Moments:
 
 
 def _nobody(moment: int) -> None:
-    """Told of first moments before anybody asks."""
+    """The callback until one is registered."""

@@ -1,17 +1,17 @@
-"""A session's clock, and what a transaction means for those that follow it.
+"""A session's clock, and how it extends transactions.
 
-By default the clock is the computer's, read once per transaction; after `db.advance(moment)` it moves only when told
-to. Four kinds of *followers* of one base table are made here:
+By default this is the system clock, read once per transaction; after `db.advance(moment)` it moves only when advanced.
+Four kinds of *followers* of a base table are created here:
 
-    RowTTL           a table's time to live by its rows' own times (TTL ts + INTERVAL '5 minutes')
-    ArrivalTTL       a time to live by arrival (TTL INTERVAL '5 minutes'), or a window that mirrors the table
-    TemporalFilter   the rows that meet conditions on now(), in a table of their own
+    RowTTL           a table's time to live, by a time in the row (TTL ts + INTERVAL '5 minutes')
+    ArrivalTTL       a time to live since arrival (TTL INTERVAL '5 minutes'), or a window that mirrors the table
+    TemporalFilter   the rows that satisfy conditions on now(), in a separate table
     LastRows         the last n rows, or the last n of each partition
 
-Others are made elsewhere: watermarks (`watermarks`), truths of conditions (`flags`), look-ups (`lookups`).
+Others are in their own modules: `watermarks`, `flags` (truth values of conditions), `lookups`.
 
-Whatever a table's transaction and the passing of time mean for its followers is added to that very transaction, so all
-views see both at one time.
+The consequences of a transaction and of the time that has passed are added to that same transaction, so all views see
+both at one time.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 CLOCK_TABLE = "everview.now"
-"""The offset that says what the clock showed, where something follows it."""
+"""The offset that stores the clock's reading, in sessions with followers."""
 
 _EPOCH = dt.datetime(1970, 1, 1)
 
 SET = "everview.clock"
-"""The offset that says that the clock was set by hand (`SET_BY_HAND`): it stands still until it is moved again."""
+"""The offset that records that the clock was set manually (`SET_BY_HAND`) and stands still until it is advanced."""
 
 SET_BY_HAND = "set"
 
 
 def microseconds(moment: dt.datetime) -> int:
-    """A moment as the code of a timestamp.
+    """A moment as a timestamp code.
 
     >>> microseconds(dt.datetime(1970, 1, 1, 0, 0, 1))
     1000000
@@ -62,23 +62,23 @@ def microseconds(moment: dt.datetime) -> int:
 
 
 def moment_of(code: int) -> dt.datetime:
-    """The moment that the code of a timestamp means."""
+    """The moment of a timestamp code."""
     return _EPOCH + dt.timedelta(microseconds=code)
 
 
 class Clock:
-    """A session's clock and what follows it."""
+    """A session's clock and its followers."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
         self.manual = False
         self.now = 0
         self.target: int | None = None
-        """where `advance` is going"""
+        """the target of a running `advance`"""
         self.agenda = Agenda()
-        """what follows the clock"""
+        """the followers"""
         self._shown: deque[tuple[int, int]] = deque(maxlen=core.history + 1)
-        """what it showed at the last times"""
+        """readings at recent times"""
 
     def read(self) -> int:
         """The present moment; it never goes back."""
@@ -87,25 +87,25 @@ class Clock:
         return self.now if self.manual else max(self.now, time.time_ns() // 1000)
 
     def late(self, table: Table) -> int:
-        """How many rows came to a table, so far, when their time was over."""
+        """The number of late rows of a table so far."""
         return sum(f.late for f in self.agenda.of(table))
 
     def add(self, follower: Follower) -> None:
-        """Let a follower take part in transactions from now on."""
+        """Include a follower in transactions from now on."""
         self.now = self.read()
         self.agenda.add(follower)
 
     def forget(self, table: Table) -> None:
-        """A table is dropped, with what follows it."""
+        """Remove a dropped table and its followers."""
         self.agenda.remove(lambda f: table in (f.table, f.own))
 
     @property
     def followers(self) -> list[Follower]:
-        """All that follow it, in their order."""
+        """All followers, in order."""
         return self.agenda.followers
 
     def due(self, now: int) -> bool:
-        """Whether something has come to pass by then."""
+        """Whether anything is due by then."""
         next_moment = self.agenda.next()
         return next_moment is not None and next_moment <= now
 
@@ -117,10 +117,10 @@ class Clock:
         """All arrangements that followers need."""
         return [a for f in self.followers for a in f.indexes()]
 
-    # what there is already is shared by all who ask for the same
+    # followers that exist already are shared by identical requests
 
     def passing(self, table: Table, tests: tuple[Term, ...]) -> Table:
-        """The table's rows that meet conditions on now()."""
+        """The table's rows that satisfy conditions on now()."""
         for f in self.agenda.of(table):
             if isinstance(f, TemporalFilter) and f.tests == tests:
                 return f.mirror
@@ -145,7 +145,7 @@ class Clock:
         return follower.mirror
 
     def advance(self, moment: dt.datetime | None) -> None:
-        """Move to a moment and stay there, or (None) to the computer's time; see `Session.advance`."""
+        """Move to a moment and stay there, or (None) return to the system clock; see `Session.advance`."""
         if self.core.transactions.staged is not None:
             raise InputError(
                 "E_TRANSACTION", "the clock cannot move inside a transaction", "advance before or after it"
@@ -166,7 +166,7 @@ class Clock:
             self.target = None
 
     def offsets(self) -> dict[str, str]:
-        """What is kept with a transaction, so that a session that is opened again goes on from there."""
+        """The offsets stored with a transaction, so that a reopened session continues from there."""
         kept = {CLOCK_TABLE: str(self.now)}
         if self.manual != self._by_hand():
             kept[SET] = SET_BY_HAND if self.manual else ""
@@ -176,7 +176,8 @@ class Clock:
         return self.core.runtime.offsets.get(SET) == SET_BY_HAND
 
     def resume(self) -> None:
-        """Go on at the moment at which everything that was due had been done: what is there says what is due later."""
+        """Continue from the moment up to which everything due had been done. Later due times follow from the
+        contents."""
         now = int(self.core.runtime.offsets.get(CLOCK_TABLE, 0))
         self.manual = self._by_hand()
         self.now = max(self.now, now)
@@ -186,7 +187,7 @@ class Clock:
 
     @contextmanager
     def showing(self, now: int) -> Iterator[None]:
-        """Let the clock show a moment of the past: what is made inside was made then."""
+        """Temporarily set the clock to a past moment, for objects that were created then."""
         before = self.manual, self.now
         self.manual, self.now = True, now
         try:
@@ -196,7 +197,7 @@ class Clock:
 
     @contextmanager
     def not_after(self, changes: ChangeSet) -> Iterator[None]:
-        """Rows that were encoded elsewhere were compared with the clock then: it is that moment still."""
+        """Keep the clock at the moment at which rows encoded elsewhere were compared with it."""
         moments = [rows.now for _, rows, _ in changes if isinstance(rows, RemoteRows) and rows.now]
         if not moments:
             yield
@@ -208,8 +209,8 @@ class Clock:
             self.target = None
 
     def catch_up(self) -> None:
-        """A session was opened: do what came to pass since it was closed. If that cannot be done it can be opened
-        nevertheless, and its next transaction says so again.
+        """After opening, do what became due while the session was closed. On failure the session still opens, and the
+        next transaction raises the error again.
         """
         try:
             self.settle()
@@ -217,16 +218,16 @@ class Clock:
             warnings.warn(f"what came to pass since the session was closed cannot be done: {error}", stacklevel=2)
 
     def waiting(self) -> float | None:
-        """Seconds until something is due; None if nothing is, or only when the clock is moved by hand."""
+        """Seconds until something is due; None if nothing is, or if the clock is set manually."""
         first = None if self.manual else self.agenda.next()
         return None if first is None else max(first - self.read(), 0) / 1e6
 
     def note(self) -> None:
-        """A step is done: this is what the clock showed at its time."""
+        """Record the clock's reading for a completed step."""
         self._shown.append((self.core.runtime.dataflow.time, self.now))
 
     def at(self, time: int) -> dt.datetime | None:
-        """What the clock showed at one of the last times; None if that is not known, or nothing follows it."""
+        """The clock's reading at a recent time; None if unknown or if there are no followers."""
         if not self.agenda:
             return None
         if time >= self.core.runtime.dataflow.time:
@@ -236,7 +237,7 @@ class Clock:
         return moment_of(self._shown[place - 1][1]) if place else None
 
     def settle(self) -> int:
-        """Do what is due, as a transaction of its own; the moment up to which that is done."""
+        """Do what is due as a separate transaction; return the moment up to which that is done."""
         now = self.read()
         if not self.due(now):
             return now
@@ -244,12 +245,12 @@ class Clock:
         return self.now
 
     def extend(self, work: list[Any], *, exactly: bool = False) -> Callable[[], None]:
-        """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it. That
-        they wait for further moments is undone only `exactly`, at the price of copying queues: a transaction that fails
-        leaves moments behind at which nothing happens.
+        """Extend a transaction by the changes of the followers; return a function that undoes it. Registered due times
+        are undone only if `exactly`, which copies queues; otherwise a failed transaction leaves due times at which
+        nothing happens.
 
-        Only those do anything for which something is due or whose table is changed. One that was left alone has `seen`
-        an earlier moment than now, and nothing has changed its mind since.
+        Only followers that are due or whose table is changed are called. One that was skipped has `seen` an earlier
+        moment than now, and nothing relevant has changed since.
         """
         before, now = self.now, self.read()
         taken: list[tuple[Follower, list[int], int, Any]] = []

@@ -1,4 +1,4 @@
-"""The rows of a table that meet conditions on now()."""
+"""The rows of a table that satisfy conditions on now()."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from everview.dataflow.operators import Arrangement
-from everview.expr.few import FewRows
 from everview.expr.nodes import Expr
+from everview.expr.row_interpreter import FewRows
 from everview.language.relation import relation_of
 from everview.session.clock.follower import (
     Change,
@@ -37,7 +37,7 @@ class Term:
 
 
 class TemporalFilter(Follower):
-    """The rows of a table that pass tests against the clock, in a table of their own."""
+    """The rows of a table that pass tests against the clock, in a separate table."""
 
     def __init__(self, core: Core, table: Table, tests: tuple[Term, ...]) -> None:
         super().__init__(core, table)
@@ -84,7 +84,7 @@ class TemporalFilter(Follower):
         return made
 
     def _turned(self, moments: list[int], before: int, now: int) -> list[Change]:
-        """Rows that were there and whose moment has come."""
+        """Existing rows whose due time has come."""
         found: dict[tuple[int, ...], int] = {}
         for index in self._indexes:
             found.update(counted(*self._found(index, moments)))
@@ -97,14 +97,14 @@ class TemporalFilter(Follower):
         ]
 
     def _together(self, rows: Words, wait: bool, now: int) -> Words:
-        """Which of many rows pass; `wait` for their moments."""
+        """Which of many rows pass; `wait` registers their due times."""
         values = self._values(self._exprs, rows)
         if wait:
             self._wait_for(values, now)
         return np.flatnonzero(self._passing(values, now))
 
     def _one_by_one(self, values: list[list[int] | None], wait: bool, now: int) -> list[int]:
-        """The same of few."""
+        """The same for few rows."""
         kept = []
         for i, moments in enumerate(values):
             if moments is None:

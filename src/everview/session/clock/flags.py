@@ -1,12 +1,12 @@
-"""What the clock makes of rows that stay: whether their moments have passed, and which day (hour, month ...) it is.
+"""Clock-dependent columns of rows that stay: whether their moments have passed, and the current day (hour, month ...).
 
-A `TemporalFilter` (`filters`) keeps the rows that meet conditions on now(). Where such a
-condition stands in a SELECT list, a CASE, an OR or a FILTER, all rows are needed, with its truth:
+A `TemporalFilter` (`filters`) keeps the rows that satisfy conditions on now(). If such a condition is in a SELECT list,
+a CASE, an OR or a FILTER, all rows are needed, with its truth value:
 
-    ClockFlags    a table's rows with a column for each of some moments of theirs: whether it is still to come
-    Ticks         one row: the beginning of the present day (hour, month ...)
+    ClockFlags    a table's rows with a column for each of some moments of theirs: whether it is in the future
+    Ticks         one row: the start of the current day (hour, month ...)
 
-A row of flags changes when one of its moments comes. When a tick comes, everything that was computed from it changes.
+A row of flags changes when one of its moments passes. A tick changes everything computed from it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ClockFlags(Follower):
-    """A table's rows with the truth of `moment > now` for some of their moments; NULL where a moment is."""
+    """A table's rows with the truth value of `moment > now` for some of their moments; NULL if the moment is NULL."""
 
     def __init__(self, core: Core, table: Table, moments: tuple[Expr, ...]) -> None:
         super().__init__(core, table)
@@ -46,7 +46,7 @@ class ClockFlags(Follower):
         self.own = core.definitions.tables.hidden(name, columns, range(len(columns)), flagged, table)
 
     def _known(self, expr: Expr) -> Arrangement:
-        """The table's rows by a moment, without those that have none."""
+        """The table's rows by a moment, without NULLs."""
         node: plan.Node = relation_of(self.table).node
         if expr.type.nullable:
             node = plan.Filter(node, call("is_not_null", expr))
@@ -78,7 +78,7 @@ class ClockFlags(Follower):
         return made
 
     def _turned(self, moments: list[int], before: int, now: int) -> list[Change]:
-        """Rows that were there, one of whose moments has come."""
+        """Existing rows one of whose moments has passed."""
         found: dict[tuple[int, ...], int] = {}
         for index in self._indexes:
             found.update(counted(*self._found(index, moments)))
@@ -91,7 +91,7 @@ _LENGTH = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_8
 
 
 class Ticks(Follower):
-    """The beginning of the present second, minute, hour, day, week (Monday), month, quarter or year, in one row."""
+    """The start of the current second, minute, hour, day, week (Monday), month, quarter or year, in one row."""
 
     remembered = ("late", "start")
 
@@ -126,7 +126,7 @@ class Ticks(Follower):
 
 
 def begin(moment: dt.datetime, unit: str) -> dt.datetime:
-    """The beginning of the second, minute ... or year that a moment is in.
+    """The start of the period that contains a moment.
 
     >>> begin(dt.datetime(2026, 8, 19, 13), "quarter"), begin(dt.datetime(2026, 8, 19, 13), "week")
     (datetime.datetime(2026, 7, 1, 0, 0), datetime.datetime(2026, 8, 17, 0, 0))
@@ -146,7 +146,7 @@ def begin(moment: dt.datetime, unit: str) -> dt.datetime:
 
 
 def following(start: dt.datetime, unit: str) -> dt.datetime:
-    """When the next one begins.
+    """The start of the next period.
 
     >>> following(dt.datetime(2026, 12, 1), "month")
     datetime.datetime(2027, 1, 1, 0, 0)

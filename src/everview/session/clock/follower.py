@@ -1,9 +1,9 @@
-"""What every follower of the clock has: a queue of moments, and ways to find rows.
+"""The base class of clock followers: a queue of due times, and ways to find rows.
 
-A future change is nowhere in the dataflow: a follower only keeps a queue of the moments at which something is due, and
-finds the rows of a moment in an index when it comes. So memory holds what is there, not what will leave.
+Future changes are not stored in the dataflow. A follower only keeps a queue of due times, and finds the affected rows
+in an index when a time comes. Memory therefore holds current rows, not pending ones.
 
-Followers' own tables are called `everview.…` and belong to the views that read them.
+Followers' own tables are named `everview.…` and belong to the views that read them.
 """
 
 from __future__ import annotations
@@ -33,48 +33,48 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 RESERVED_PREFIX = "everview."
-"""The prefix of the names of tables that belong to views; reserved."""
+"""Reserved prefix of the names of tables that belong to views."""
 
 Words = npt.NDArray[np.int64]
 Change = tuple[Any, Any, int]
 
 
 class Follower(ABC):
-    """Something of a base table that the clock changes."""
+    """State derived from a base table that changes with the clock."""
 
     owner = False
     """whether it changes the table itself"""
     remembered: tuple[str, ...] = ("late",)
-    """the attributes that a transaction may change and that are in no table"""
+    """attributes that a transaction may change and that are not stored in a table"""
 
     def __init__(self, core: Core, table: Table) -> None:
         self.core = core
         self.table = table
         self.own: Table | None = None
-        self.late = 0  # rows that came when their time was over
+        self.late = 0  # late rows
         self.queue = Moments()
         self.seen: int = core.clock.read()
-        """the moment up to which everything was done: others may have looked at the clock since"""
+        """the moment up to which everything was done; the clock may have been read since"""
 
     def queues(self) -> list[Moments]:
-        """All moments that it waits for."""
+        """All its queues of due times."""
         return [self.queue]
 
     def memory(self) -> tuple[Any, ...]:
-        """What is `remembered`; asked for before a transaction takes part."""
+        """A copy of the `remembered` attributes, taken before a transaction."""
         return tuple(getattr(self, name) for name in self.remembered)
 
     def recall(self, memory: tuple[Any, ...]) -> None:
-        """The transaction did not take place: be as before."""
+        """Restore that copy after a failed transaction."""
         for name, value in zip(self.remembered, memory, strict=True):
             setattr(self, name, value)
 
     @abstractmethod
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
-        """What a transaction's changes of the table and the moments since `before` mean."""
+        """The changes that follow from a transaction's changes of the table and from the moments since `before`."""
 
     def respond(self, found: list[tuple[Any, int]], moments: list[int], now: int) -> list[Change]:
-        """What changes of the table, wherever their rows are, and due moments mean."""
+        """The changes that follow from changes of the table, wherever their rows are, and from due times."""
         made: list[Change] = []
         width = rows_of(self.table)
         mine = [(_columns(rows, width), diff) for rows, diff in found if not isinstance(rows, RemoteRows)]
@@ -86,16 +86,16 @@ class Follower(ABC):
         return made
 
     def takes(self, how: str) -> bool:
-        """Whether it can do with what is known of rows that are elsewhere and come in this way."""
+        """Whether it can handle remote rows that arrive in this way."""
         return False
 
     def take(self, rows: RemoteRows, now: int) -> list[Change]:
-        """What such rows mean; that late ones are left out is not its business."""
+        """The consequences of such rows; dropping late ones is done elsewhere."""
         raise InternalError("E_INTERNAL", f"{type(self).__name__} was given rows that it does not take")
 
     @abstractmethod
     def resume(self, now: int) -> None:
-        """Know again, from what is there, what is due after `now`."""
+        """Rebuild the due times after `now` from the contents."""
 
     @property
     def mirror(self) -> Table:
@@ -111,19 +111,19 @@ class Follower(ABC):
         return values_of(exprs, columns, self.core.interner)
 
     def _index(self, expr: Expr) -> Arrangement:
-        """The table's rows by the value of an expression."""
+        """The table's rows, indexed by the value of an expression."""
         node = relation_of(self.table).node
         refs = [ColumnRef(t, i) for i, t in enumerate(node.types)]
         return self.core.definitions.install(plan.Project(node, (expr, *refs)), (0,))
 
     def _found(self, index: Arrangement, moments: list[int]) -> tuple[Words, Words]:
-        """Rows (without the indexed value, which comes first) at some moments, and how often each is there."""
+        """Rows at some moments (without the indexed value, which is the first column), with multiplicities."""
         columns, counts = _at_keys(self.core.runtime, index, moments)
         return columns[1:], counts
 
 
 def values_of(exprs: Sequence[Expr], columns: Words, interner: Interner) -> Words:
-    """Codes of expressions over rows; NULL where one cannot be computed."""
+    """Codes of expressions over rows; NULL on evaluation errors."""
     if all(isinstance(e, ColumnRef) for e in exprs):
         return columns[[e.index for e in exprs if isinstance(e, ColumnRef)]]
     result = evaluate(tuple(exprs), None, columns, interner)
@@ -133,7 +133,7 @@ def values_of(exprs: Sequence[Expr], columns: Words, interner: Interner) -> Word
 
 
 def rows_of(table: Table) -> int:
-    """How many columns a table has."""
+    """The number of columns of a table."""
     return len(relation_of(table).columns)
 
 
@@ -148,7 +148,7 @@ def words(rows: Iterable[Sequence[int]], width: int) -> Words:
 
 
 def counted(columns: Words, counts: Words) -> dict[tuple[int, ...], int]:
-    """Rows and how often each is there."""
+    """Rows with multiplicities."""
     rows = map(tuple, columns.T.tolist())
     return {row: n for row, n in zip(rows, counts.tolist(), strict=True) if n > 0}
 
@@ -172,5 +172,5 @@ def _at_keys(runtime: Runtime, index: Arrangement, keys: list[int]) -> tuple[Wor
 
 
 def at_key(runtime: Runtime, arrangement: Arrangement, key: tuple[int, ...]) -> tuple[Words, Words]:
-    """Rows that begin, in the arrangement's order, with these codes."""
+    """Rows that begin with these codes, in the arrangement's column order."""
     return read_codes(runtime, arrangement, key, runtime.dataflow.time)

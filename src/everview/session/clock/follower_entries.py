@@ -1,4 +1,4 @@
-"""Followers of the clock as entries of the catalog, and back."""
+"""Conversion between clock followers and catalog entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def described(follower: Follower, now: int) -> FollowerMade:
-    """The entry that says what a follower is; the clock shows `now`."""
+    """The entry that describes a follower when the clock shows `now`."""
     table = follower.table
     exprs: tuple[Expr, ...] = ()
     sides: tuple[Any, ...] = ()
@@ -53,7 +53,7 @@ def described(follower: Follower, now: int) -> FollowerMade:
 
 
 def follower_of(core: Core, entry: FollowerMade) -> Follower:
-    """The follower that an entry describes, made anew."""
+    """Create the follower that an entry describes."""
     if entry.kind == "Ticks":
         return Ticks(core, str(entry.sides[0]))
     table = core.catalog.tables[entry.table]

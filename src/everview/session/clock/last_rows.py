@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LastRows(Follower):
-    """The last rows of a table, or of each partition of it, in the order in which they came."""
+    """The last rows of a table, or of each of its partitions, in order of arrival."""
 
     remembered = ("late", "number")
 
@@ -61,7 +61,7 @@ class LastRows(Follower):
         self.number = int(contents(self.core.runtime, self.mirror)[-1].max(initial=self.number))
 
     def _part(self, key: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """A partition's rows, oldest first."""
+        """The rows of a partition, oldest first."""
         if self.own is None:
             return []
         columns, counts = at_key(self.core.runtime, relation_of(self.own).arrangement, key)

@@ -1,4 +1,4 @@
-"""Times to live: rows that leave a table, or a window of it, when they are old."""
+"""Times to live: rows that leave a table, or a window of it, after a while."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RowTTL(Follower):
-    """A table whose rows leave when their own time comes."""
+    """A table whose rows expire at a time of their own."""
 
     owner = True
 
@@ -57,7 +57,7 @@ class RowTTL(Follower):
         self.queue.add(np.unique(until[(until > now) & (until != NULL)]))
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
-        """Of every row whose time has come nothing is left: neither what was there nor what comes too late."""
+        """Remove every expired row, whether it was stored or has just arrived late."""
         columns, counts = self._found(self.index, moments)
         left = counted(columns, counts)
         for rows, diff in mine:
@@ -74,7 +74,7 @@ class RowTTL(Follower):
 
 
 class ArrivalTTL(Follower):
-    """Rows with the moment at which they have been there for long enough: a window, or a table's time to live."""
+    """Rows with their expiry times: a window, or a table's time to live."""
 
     def __init__(self, core: Core, table: Table, size: int, owner: bool) -> None:
         super().__init__(core, table)
@@ -105,7 +105,7 @@ class ArrivalTTL(Follower):
         return [(self.own, rows.dated(self.mirror, now + self.size), 1)]
 
     def _dated(self, rows: Words, now: int) -> Words:
-        """Rows that arrive now."""
+        """Rows that arrive now, with expiry times."""
         if rows.shape[1]:
             self.queue.add([now + self.size])
         until = np.full((1, rows.shape[1]), now + self.size, dtype=np.int64)
@@ -125,8 +125,8 @@ class ArrivalTTL(Follower):
         return made
 
     def _net(self, mine: list[tuple[Words, int]], gone: dict[tuple[int, ...], int], now: int) -> list[Change]:
-        """What came and what was taken. The oldest of equal rows go first, those that are due now before all; so a row
-        that is taken and put back in one transaction begins a new life.
+        """Net insertions and deletions. Of equal rows the oldest is deleted first, and rows due now before all others.
+        A row that is deleted and reinserted in one transaction therefore starts a new lifetime.
         """
         new, taken = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
         for rows, diff in mine:
@@ -140,7 +140,7 @@ class ArrivalTTL(Follower):
                 lost += [dated] * take
                 if dated in gone:
                     gone[dated] -= take
-            new[row] -= n  # came and went
+            new[row] -= n  # inserted and deleted again
         width = rows_of(self.table)
         arrived = self._dated(words((row for row, n in new.items() for _ in range(n)), width), now)
         return [(self.own, arrived, 1), (self.own, words(lost, width + 1), -1)]

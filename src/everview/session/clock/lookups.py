@@ -1,12 +1,12 @@
-"""Look-ups at processing time: every row of a table with what another table had for it when the row came.
+"""Processing-time look-up joins: each row of a table with its match in another table at the time of arrival.
 
 `orders JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON r.currency = orders.currency` joins each order with the
-rates as they were before the transaction that brings it, and keeps that: later changes of rates touch nothing. When an
-order leaves, what it was joined with leaves, too; of equal orders the oldest goes first.
+rates as they were before the order's transaction, and keeps the result: later changes of rates have no effect. Deleting
+an order deletes its result; of equal orders the oldest goes first.
 
-A `LookupJoin` is a follower (`everview.session.clock`) of the table on the left. Its own table holds the
-answer: the columns of both, whether there was a partner (there is a row with NULLs if there was none, so that it is
-known to have come), and the number of the arrival. Look-ups go through an index of the other table by the keys.
+A `LookupJoin` is a follower (`everview.session.clock`) of the left table. Its own table holds the result: the columns
+of both, whether there was a match, and the arrival number. An unmatched row is stored with NULLs, so that its arrival
+is known. Look-ups use an index of the other table by the keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Row = tuple[int, ...]
 
 
 class LookupJoin(Follower):
-    """A table's rows with their partners in another table when they came."""
+    """A table's rows with their matches in another table on arrival."""
 
     remembered = ("late", "number")
 
@@ -68,7 +68,7 @@ class LookupJoin(Follower):
         return [(self.own, words(new, width), 1), (self.own, words(gone, width), -1)]
 
     def _joined(self, rows: Words) -> list[Row]:
-        """Rows that come now, with their partners."""
+        """Newly arrived rows with their matches."""
         keys = self._values(self.keys, rows).T.tolist()
         known: dict[Row, list[Row]] = {}
         found: list[Row] = []
@@ -86,7 +86,7 @@ class LookupJoin(Follower):
         return [row[len(key) :] for row, n in sorted(there.items()) for _ in range(n)]
 
     def _taken(self, taken: list[Row], new: list[Row]) -> list[Row]:
-        """What goes with rows that leave: of each the oldest that is there, even if it came in this transaction."""
+        """What goes with deleted rows: for each the oldest stored result, even one from the same transaction."""
         width = rows_of(self.table)
         there: dict[Row, dict[int, list[Row]]] = {}
         gone: list[Row] = []
@@ -97,6 +97,6 @@ class LookupJoin(Follower):
                 there[row] = {}
                 for joined in mine:
                     there[row].setdefault(joined[-1], []).append(joined)
-            if there[row]:  # else it is nowhere, which the step says
+            if there[row]:  # otherwise the row does not exist, which the step reports
                 gone += there[row].pop(min(there[row]))
         return gone

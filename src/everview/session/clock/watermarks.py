@@ -1,21 +1,21 @@
-"""Watermarks: how far a table's own time has come, rows that come too late, and windows that are closed.
+"""Watermarks: the progress of a table's event time, late rows, and closed windows.
 
-`WATERMARK FOR ts AS ts - INTERVAL '5 seconds'` on a table says that rows come at most 5 seconds after one another's
-turn. The *watermark* is the largest `ts - 5 seconds` of all rows that have come. A row whose `ts` is before it is
-*late*: it is dropped, and counted. A transaction's rows are compared with the watermark before it, so it does not
-matter in which order they stand; after it, the watermark has moved.
+`WATERMARK FOR ts AS ts - INTERVAL '5 seconds'` declares that rows arrive at most 5 seconds out of order. The
+*watermark* is the maximum of `ts - 5 seconds` over all rows so far. A row whose `ts` is before it is *late*: it is
+dropped and counted. All rows of a transaction are compared with the watermark from before the transaction, so their
+order does not matter; then the watermark advances.
 
-What is before the watermark is complete, so a window that ends there can be told once and for all:
+Everything before the watermark is complete, so a window that ends there can be emitted once and for all:
 
-    Watermark        drops late rows; its own table holds the watermark and how many were late, in one row
-    ClosedWindows    the ends of windows up to the watermark, in a table of their own
+    Watermark        drops late rows; its own table holds the watermark and the number of late rows, in one row
+    ClosedWindows    the ends of windows up to the watermark, in a separate table
 
-A view with EMIT ON WINDOW CLOSE joins its windows with that table by their ends. So a step costs what closes in it,
-and what is still open is arranged, but not shown. Rows of a closed window
-can be neither deleted nor updated (E_APPEND), so such a view only gains rows. The table's TTL may still forget them.
+A view with EMIT ON WINDOW CLOSE joins its windows with that table by their ends. A step costs in proportion to the
+windows it closes; open windows are arranged but not shown. Rows of a closed window can be neither deleted nor updated
+(E_APPEND), so such a view is append-only. The table's TTL may still remove rows.
 
-Both are followers (`everview.session.clock`), though it is not the clock that they follow: what they add is
-part of the transaction that brings the rows.
+Both are followers (`everview.session.clock`), although they do not depend on the clock: their changes are part of the
+transaction that brings the rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Watermark(Follower):
-    """A table whose late rows are dropped."""
+    """A table that drops late rows."""
 
     remembered = ("late", "reached")
 
@@ -49,7 +49,7 @@ class Watermark(Follower):
         super().__init__(core, table)
         self.time, self.mark = time, mark
         self.reached: int = NULL
-        """the watermark; NULL before any row with a time has come"""
+        """the watermark; NULL before the first row with a time"""
         self._move(contents(core.runtime, table))
         columns = [Column("watermark", TIMESTAMP.optional()), Column("late", INT)]
         self.own = core.definitions.tables.hidden(
@@ -57,7 +57,7 @@ class Watermark(Follower):
         )
 
         self.restored: list[tuple[int, ...]] = []
-        """rows that the last transaction's late ones would have replaced"""
+        """rows that late ones of the last transaction would have replaced"""
 
     def _row(self) -> Words:
         return words([(self.reached, self.late)], 2)
@@ -68,7 +68,7 @@ class Watermark(Follower):
             self.reached, self.late = map(int, kept[:, 0])
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
-        """Late rows go again; the watermark moves by the others."""
+        """Undo late rows; advance the watermark by the others."""
         old, made = self._row(), list[Change]()
         dropped = self._late(mine)
         width = rows_of(self.table)
@@ -85,7 +85,7 @@ class Watermark(Follower):
         return made
 
     def _late(self, mine: list[tuple[Words, int]]) -> Counter[tuple[int, ...]]:
-        """The rows that come too late, without those that only take the place of what leaves in the transaction."""
+        """The late rows, except those that only replace rows deleted in the same transaction."""
         found: Counter[tuple[int, ...]] = Counter()
         if self.reached == NULL:
             return found
@@ -100,7 +100,7 @@ class Watermark(Follower):
         return +found
 
     def _replaced(self, mine: list[tuple[Words, int]], dropped: Counter[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """The rows, of a table with a key, that late ones would have replaced: they stay."""
+        """In a table with a key: the rows that late ones would have replaced, and that stay."""
         key = relation_of(self.table).key
         if not key:
             return []
@@ -120,12 +120,12 @@ class ClosedWindows(Follower):
         super().__init__(core, table)
         self.ends = ends
         self.strict = strict
-        """whether a window that ends at the watermark can still grow, as sessions can"""
+        """whether a window that ends at the watermark can still grow, as session windows can"""
         self.watermark = watermark_of(core, table)
         self._waiting = Moments()
         self._taken: list[int] = []
         self.closed = NULL
-        """up to which end they are closed"""
+        """windows are closed up to this end"""
         self._wait(contents(core.runtime, table))
         closed = words(((end,) for end in self._close()), 1)
         column = [Column("window_end", TIMESTAMP)]
@@ -155,7 +155,7 @@ class ClosedWindows(Follower):
         return [(self.own, words(((end,) for end in self._close()), 1), 1)]
 
     def _refuse_corrections(self, mine: list[tuple[Words, int]]) -> None:
-        """What was told of a closed window is told for good: its rows can be neither deleted nor changed."""
+        """Refuse to delete or change rows of a closed window: its result is final."""
         leaving: Counter[tuple[int, ...]] = Counter()
         for rows, diff in mine:
             if diff < 0 and self.closed != NULL:
@@ -167,7 +167,7 @@ class ClosedWindows(Follower):
             return
         leaving.subtract(self.watermark.restored)
         for rows, diff in mine:
-            if diff > 0:  # the same row again: nothing changes
+            if diff > 0:  # the same row again: no change
                 leaving.subtract(row for row in map(tuple, rows.T.tolist()) if row in leaving)
         for row in +leaving:
             values = relation_of(self.table).codec.decode_row(row)
@@ -179,12 +179,12 @@ class ClosedWindows(Follower):
             )
 
     def _reached(self) -> int:
-        """Up to which end windows are closed by the watermark."""
+        """The end up to which the watermark closes windows."""
         reached = self.watermark.reached
         return reached - self.strict if reached != NULL else NULL
 
     def _wait(self, rows: Words) -> None:
-        """Wait for the ends of windows that are open; those of late rows, which are dropped, do no harm."""
+        """Register the ends of open windows; those of late rows, which are dropped, are harmless."""
         for ends in self._values(self.ends, rows):
             self._waiting.add(np.unique(ends[(ends > self.closed) & (ends != NULL)]))
 
@@ -195,5 +195,5 @@ class ClosedWindows(Follower):
 
 
 def watermark_of(core: Core, table: Table) -> Watermark:
-    """A table's watermark; it must have one."""
+    """A table's watermark; raises if it has none."""
     return next(f for f in core.clock.agenda.of(table) if isinstance(f, Watermark))

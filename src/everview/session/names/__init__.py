@@ -1,13 +1,14 @@
-"""What has a name: tables and views, how they are made, kept, changed and dropped.
+"""Named objects: how tables and views are created, stored, altered and dropped.
 
 Read in this order:
 
-    catalog, entries   the names, and every definition as data, so that a directory can repeat it
-    definitions        making and dropping: what tables, views, indexes, guards (constraints), sql_functions,
-                       plan_swaps and remarks share; replay does again what entries say
-    rewriting, estimates    what is made of a plan before it is installed
-    altering           ALTER
-    surviving          which entries are still needed
-    plan_history       which joins were given another plan, when and why
-    arguments, rules, overview, taken_back    checks; constraints as declared; all at once; whole or not at all
+    catalog, entries   the names, and each definition as data that a directory can replay
+    definitions        creating and dropping: shared by tables, views, indexes, constraint_views, sql_functions,
+                       plan_swaps and metadata; replay performs entries again
+    plan_preparation, estimates  plan rewrites before installation
+    alter              ALTER
+    entry_compaction   which entries are still needed
+    plan_history       which joins were replanned, when and why
+    arguments, constraint_rules    argument checks; declared constraints
+    overview, rollback    all names at once; atomic changes
 """

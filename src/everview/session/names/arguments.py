@@ -1,4 +1,4 @@
-"""Checks of arguments that several definitions share: counts, and columns given by name."""
+"""Argument checks shared by several definitions: counts, and columns by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everview.errors import InputError, did_you_mean
 
 
 def check_count(what: str, number: Any, least: int) -> None:
-    """Refuse an option that is not a whole number, or too small.
+    """Refuse an option that is not an integer or is too small.
 
     >>> check_count("history", -1, 0)
     Traceback (most recent call last):
@@ -30,7 +30,7 @@ def names_of(what: str, given: Any) -> tuple[str, ...]:
 
 
 def places_of(what: str, given: str | Sequence[str] | None, names: list[str]) -> tuple[int, ...]:
-    """Where the given columns are, each once."""
+    """The positions of the given columns, each once."""
     columns = names_of(what, given)
     for column in columns:
         if column not in names:

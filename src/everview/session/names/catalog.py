@@ -1,8 +1,8 @@
-"""The catalog: tables and views by name, and everything that made the dataflow, in order, as entries.
+"""The catalog: tables and views by name, and the log of entries that built the dataflow.
 
-A dataflow is the result of its history: tables made, views installed and dropped, indexes added for lookups. Entries
-(`everview.session.names.entries`) can be written and done again (`Definitions.perform`), here or elsewhere. A session
-that keeps them has a `EntryLog`; one in memory has none and keeps no entries.
+A dataflow is the result of its history: tables created, views installed and dropped, indexes added for look-ups.
+Entries (`everview.session.names.entries`) can be serialised and performed again (`Definitions.perform`), here or
+elsewhere. A durable session has an `EntryLog`; one in memory keeps no entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
-from everview.plan.frozen import Functions, canonical, functions_of
+from everview.plan.serialisation import Functions, canonical, functions_of
 from everview.plan.trust import NOBODY, Trust
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.entries import (
@@ -31,9 +31,9 @@ from everview.session.names.entries import (
     ViewMade,
     encode,
 )
+from everview.session.names.entry_compaction import compacted
 from everview.session.names.overview import TRANSIENT, Named, Overview
-from everview.session.names.surviving import surviving
-from everview.unbroken import Unbroken
+from everview.uninterruptible import Uninterruptible
 
 if TYPE_CHECKING:
     from everview.session.relations import Index
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from everview.session.view import View
 
 QUERY = "(query)"
-"""The name a SELECT has while it is installed."""
+"""The name of a SELECT while it is installed."""
 
 
 class EntryLog(Protocol):
-    """Where entries are kept."""
+    """Durable storage for entries."""
 
     def keep(self, entries: Sequence[bytes]) -> None:
-        """Make entries durable, all of them, or raise."""
+        """Make all the entries durable, or raise."""
 
     def noted(self) -> None:
-        """The catalog knows them, too."""
+        """Called once the catalog contains them as well."""
 
 
 class Unkept:
-    """For a session that follows another's catalog: what is made here besides matters here alone."""
+    """For a follower of another session's catalog: local definitions are not stored."""
 
     def keep(self, entries: Sequence[bytes]) -> None:
         pass
@@ -65,36 +65,36 @@ class Unkept:
 
 
 class Catalog:
-    """What has a name in a session."""
+    """The named objects of a session."""
 
     def __init__(self, trust: Trust = NOBODY) -> None:
-        self.unbroken = Unbroken()
-        """where entries are written and known: both, or neither"""
+        self.uninterruptible = Uninterruptible()
+        """runs writing and recording of entries as one uninterruptible unit"""
         self._overview: Overview | None = None
         self.tables: dict[str, Table] = Named(self.changed)
         self.views: dict[str, View] = Named(self.changed)
         self.rearranged = 0
-        """how often a table or view was given other arrangements than it was made with"""
+        """how often tables or views were switched to other arrangements"""
         self.next_id = 0
         """of the next table's plan node"""
         self.redeclarable: set[str] = set()
-        """tables and views that were found when the session was opened: they may be declared once more"""
+        """tables and views found on opening, which the program may declare again"""
         self.sql_functions: dict[str, FunctionMade] = {}
         """functions written in SQL, by lower-case name"""
         self.comments: dict[tuple[str, str], str] = {}
-        """what people say about tables and views, and about their columns ("" for the whole)"""
+        """comments on tables, views and columns ("" for the whole)"""
         self.defaults: dict[tuple[str, str], str] = {}
-        """where columns' values come from that are not given (`everview.session.changes.defaults`)"""
+        """the rules for missing values (`everview.session.changes.defaults`)"""
         self.sequences: dict[str, SequenceMade] = {}
         self.entry_log: EntryLog | None = None
         self.entries: list[tuple[Entry, bytes]] = []
-        """all there were, each with its record, if they are kept"""
+        """all entries with their records, if they are kept"""
         self._held: list[bytes] | None = None
-        """records of what is being noted together"""
+        """records of entries that are noted together"""
         self.trust = trust
         """what a directory may run"""
         self.functions = Functions(trust=trust)
-        """the Python functions that entries use"""
+        """Python functions used by entries"""
 
     @property
     def overview(self) -> Overview:
@@ -105,11 +105,11 @@ class Catalog:
         return found
 
     def changed(self) -> None:
-        """A table or view came or went, or has other operators: what was said of all of them holds no longer."""
+        """Invalidate caches after a table or view was created, dropped or rebuilt."""
         self._overview = None
 
     def check_new(self, name: str) -> None:
-        """Refuse a name that cannot be given to anything new."""
+        """Refuse a name that a new object cannot have."""
         if not isinstance(name, str) or not name:
             raise InputError("E_NAME", f"{name!r} is not a name", "give a non-empty string")
         if name.startswith(RESERVED_PREFIX):
@@ -118,7 +118,7 @@ class Catalog:
             raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
 
     def indexes(self) -> dict[str, tuple[Table | View, Index]]:
-        """The indexes that have names, and what they are of."""
+        """The named indexes, and the tables and views they belong to."""
         every: list[Table | View] = [*self.tables.values(), *self.views.values()]
         return {index.name: (one, index) for one in every for index in relation_of(one).more if index.name}
 
@@ -127,7 +127,7 @@ class Catalog:
         return next(t for t in self.tables.values() if relation_of(t).node == node)
 
     def clear(self) -> None:
-        """Nothing has a name any more, and nothing ever had."""
+        """Remove everything, including the log of entries."""
         self.tables.clear()
         self.views.clear()
         self.sql_functions.clear()
@@ -139,11 +139,11 @@ class Catalog:
     # entries
 
     def note(self, *entries: Entry, then: Callable[[], None] | None = None) -> None:
-        """Something was done: keep that, and do what follows from it in the books; nothing of it is cut off. An
-        exception of another thread may come out of it although all is done (`has_noted`).
+        """Write an entry and update the catalog, uninterruptibly. An asynchronous exception may still propagate
+        although everything is done (`has_noted`).
         """
         if self.entry_log is not None or then is not None:
-            self.unbroken.run(lambda: self._note(entries, then))
+            self.uninterruptible.run(lambda: self._note(entries, then))
 
     def _note(self, entries: tuple[Entry, ...], then: Callable[[], None] | None) -> None:
         if self.entry_log is not None:
@@ -164,13 +164,13 @@ class Catalog:
             then()
 
     def has_noted(self, entry: Entry) -> bool:
-        """Whether an entry was kept, though an exception came out of that."""
-        self.unbroken.wait()
+        """Whether an entry was kept although an exception propagated."""
+        self.uninterruptible.wait()
         return any(each is entry for each, _ in reversed(self.entries))
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is noted inside is kept as one record at the end: all of it, or nothing."""
+        """Keep everything noted inside as one record at the end: all of it or nothing."""
         if self.entry_log is None or self._held is not None:
             yield
             return
@@ -189,51 +189,51 @@ class Catalog:
             self._held = None
 
     def unnoted_views(self) -> list[View]:
-        """Views that a turn which was cut off has left: a query's, and those that no entry says were made."""
+        """Views left by an interrupted turn: those of queries, and those without an entry."""
         found = [self.views[QUERY]] if QUERY in self.views else []
         if self.entry_log is not None:
-            noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, ViewMade)}
+            noted = {e.name for e, _ in compacted(self.entries) if isinstance(e, ViewMade)}
             found += [v for n, v in self.views.items() if n not in noted and not n.startswith(TRANSIENT)]
         return found
 
     def unnoted_tables(self) -> list[Table]:
-        """Tables that no entry says were made."""
+        """Tables without an entry."""
         if self.entry_log is None:
             return []
-        noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, TableMade)}
+        noted = {e.name for e, _ in compacted(self.entries) if isinstance(e, TableMade)}
         return [t for n, t in self.tables.items() if n not in noted and not n.startswith(RESERVED_PREFIX)]
 
     def unnoted_indexes(self) -> list[tuple[Table | View, Index]]:
-        """Indexes by a name that no entry says were made, or an entry says were dropped."""
+        """Named indexes without an entry, or with an entry that drops them."""
         if self.entry_log is None:
             return []
-        noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, IndexMade)}
+        noted = {e.name for e, _ in compacted(self.entries) if isinstance(e, IndexMade)}
         return [found for name, found in self.indexes().items() if name not in noted]
 
     def give(self, node: plan.Node) -> None:
-        """A program declares a view again: its functions are those that the directory misses."""
+        """Take over the functions of a view that the program declares again and the directory lacks."""
         for each in node.walk():
             for function in functions_of(each):
                 self.functions.give(function)
 
     def require_functions(self) -> None:
-        """Refuse to go on without the functions that views use."""
+        """Refuse to continue without the functions that views use."""
         if self.entry_log is not None:
             self.functions.require(self.trust.where)
 
     def canonical(self, node: plan.Node) -> plan.Node:
-        """Functions with the same code are one where entries are kept: they are when these are read, and must build the
-        same then.
+        """If entries are kept, map functions with the same code to one: reading the entries does the same and must
+        build the same plan.
         """
         return node if self.entry_log is None else canonical(node, self.functions)
 
     def defines(self, view: View, collection: Collection) -> bool:
-        """Whether a collection is what a view was defined as."""
+        """Whether a collection equals a view's definition."""
         changes = (Renamed, ColumnsRenamed, TableAltered)
-        entries = surviving(self.entries) if any(isinstance(e, changes) for e, _ in self.entries) else self.entries
+        entries = compacted(self.entries) if any(isinstance(e, changes) for e, _ in self.entries) else self.entries
         made = [e for e, _ in entries if isinstance(e, ViewMade) and e.name == relation_of(view).label]
         meaning = digest(relation_of(collection).meaning or relation_of(collection).node)
         if len(made[-1].meaning) == len(meaning):
             return made[-1].meaning == meaning
         known = meaning, digest(relation_of(collection).node)
-        return digest(relation_of(view).node) in known  # digests were longer once
+        return digest(relation_of(view).node) in known  # earlier versions wrote longer digests

@@ -1,11 +1,11 @@
-"""Making and dropping what has a name, and what all of it shares.
+"""Creating and dropping named objects: what all kinds share.
 
-Each kind has a file of its own: `tables`, `views`, `indexes`, `guards` (constraints), `sql_functions`, `plan_swaps`,
-`remarks` (what builds nothing), `altering`. Nothing counts its users: what is dropped only loses its name, and then
-every operator that no table and no view needs is freed (`collect`).
+Each kind has its own module: `tables`, `views`, `indexes`, `constraint_views` (constraints), `sql_functions`,
+`plan_swaps`, `metadata` (metadata only), `alter`. There is no reference counting: dropping removes a name, and then
+every operator that no table or view needs is freed (`collect`).
 
-Each thing can be done in two ways. People's calls (`tables.make`, `views.drop` ...) check, do and note an entry in the
-catalog; what cannot be noted is undone. `replay` does what an entry says that was noted before.
+Each operation has two entry points. The public ones (`tables.make`, `views.drop` ...) check, execute and note an entry
+in the catalog; if that fails, they are undone. `replay` performs an entry that was noted before.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from everview.plan.multiway import Choice
 from everview.session.changes.turns import reads
 from everview.session.clock.follower import Follower
 from everview.session.clock.follower_entries import described
-from everview.session.names.altering import Altering
+from everview.session.names.alter import Altering
+from everview.session.names.constraint_views import ConstraintViews
 from everview.session.names.entries import Collected, Entry
-from everview.session.names.guards import Guards
 from everview.session.names.indexes import Indexes
+from everview.session.names.metadata import Metadata
 from everview.session.names.plan_swaps import PlanSwaps
-from everview.session.names.remarks import Remarks
 from everview.session.names.replay import Replay
 from everview.session.names.sql_functions import SqlFunctions
 from everview.session.names.tables import Tables
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Definitions:
-    """What makes and drops the named things of a session, by their kind."""
+    """Creates and drops the named objects of a session, by kind."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -50,24 +50,24 @@ class Definitions:
         self.tables = Tables(core, self)
         self.views = Views(core, self)
         self.indexes = Indexes(core, self)
-        self.guards = Guards(core, self)
+        self.guards = ConstraintViews(core, self)
         self.functions = SqlFunctions(core, self)
         self.plans = PlanSwaps(core, self)
-        self.remarks = Remarks(core, self)
+        self.remarks = Metadata(core, self)
         self.altering = Altering(core)
         self.replay = Replay(core, self)
         self.held: list[Operator] | None = None
-        """operators that are kept though nothing is read from them, while something can be taken back"""
+        """unused operators that are retained while a change may still be rolled back"""
 
     def install(
         self, node: nodes.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
     ) -> Arrangement:
-        """An arrangement of a plan by some columns, up to date from now on."""
+        """Build an arrangement of a plan by some columns and maintain it from now on."""
         return self._core.runtime.install(self._catalog.canonical(node), keys, history, choice)
 
     @reads
     def follow(self, follower: Follower) -> None:
-        """Let a follower take part in transactions from now on."""
+        """Include a follower in transactions from now on."""
         clock = self._core.clock
         self._core.transactions.refuse_supposed("windows and conditions on now() cannot be made")
         entry = described(follower, clock.read())
@@ -87,7 +87,7 @@ class Definitions:
             raise
 
     def collection_of(self, node: nodes.Node, names: Iterable[str]) -> Collection:
-        """A collection for a plan; the tables and views in it lend their names to `explain`."""
+        """A collection for a plan; `explain` shows the names of its tables and views."""
         below = set(node.walk())
         parents: list[Collection] = [*self._catalog.tables.values(), *self._catalog.views.values()]
         columns = [Column(name, declared) for name, declared in zip(names, node.types, strict=True)]
@@ -95,9 +95,7 @@ class Definitions:
 
     @contextmanager
     def noting(self, made: Table | View, entry: Entry) -> Iterator[list[Entry]]:
-        """Note at the end that something was made, with other entries that belong to it; what cannot be noted is taken
-        back.
-        """
+        """Note the creation of an object at the end, with related entries; undo it if that fails."""
         entries = [entry]
         try:
             yield entries
@@ -116,12 +114,12 @@ class Definitions:
 
     @reads
     def collect(self) -> None:
-        """Free what no table and no view needs; that followers of the clock went with it is noted."""
+        """Free what no table or view needs, noting the clock followers among it."""
         if self.free_unused():
             self._catalog.note(Collected())
 
     def free_unused(self) -> bool:
-        """Free what no table and no view needs; whether followers of the clock were among it."""
+        """Free what no table or view needs; return whether clock followers were among it."""
         core, clock = self._core, self._core.clock
         unused = clock.unused() if self.held is None else []
         for table in unused:
@@ -142,8 +140,8 @@ class Definitions:
         return roots
 
     def settle(self) -> None:
-        """After a turn that was cut off: free what was being made or dropped, whatever no name leads to. What is not
-        noted was not made, and what is noted as dropped is dropped.
+        """After an interrupted turn: free whatever is not reachable by name. What was not noted was not created, and
+        what was noted as dropped is dropped.
         """
         core, catalog = self._core, self._catalog
         for view in catalog.unnoted_views():

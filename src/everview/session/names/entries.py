@@ -1,7 +1,7 @@
-"""The entries of a catalog: each thing that made a session's dataflow what it is, in a form that can be kept.
+"""Catalog entries: each operation that shaped a session's dataflow, in serialisable form.
 
-A plan is frozen with the Python functions it uses, each of them once, with the first plan that does.
-`everview.session.names.surviving` says what is left of a history, without what was dropped or changed later.
+A plan is stored with the Python functions it uses, each of them once, with the first plan that uses it.
+`everview.session.names.entry_compaction` reduces a log to what still exists.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, get_args
 from everview.codes.declare import data_type
 from everview.errors import StoreError
 from everview.plan import nodes as plan
-from everview.plan.frozen import Functions, freeze, thaw
 from everview.plan.multiway import Choice
-from everview.session.names.rules import NO_RULE, Rule
+from everview.plan.serialisation import Functions, freeze, thaw
+from everview.session.names.constraint_rules import NO_RULE, Rule
 from everview.store import records
 from everview.types import DataType
 
@@ -23,7 +23,7 @@ Columns = tuple[tuple[str, DataType], ...]
 
 @dataclass(frozen=True)
 class TableMade:
-    """A base table; `id` is its plan node's, `label` what its operator is called, if not as the table is."""
+    """A base table; `id` is that of its plan node, `label` the name of its operator if it differs from the table's."""
 
     name: str
     columns: Columns
@@ -44,14 +44,14 @@ class ViewMade:
     time: int
     plan: Choice | None = None
     meaning: str = ""  # digest of the definition
-    why: str = ""  # the plan was chosen, if nobody asked for it
+    why: str = ""  # the plan was chosen automatically
     calls: tuple[str, ...] = ()  # functions written in SQL that it calls
-    rules: tuple[str, ...] = ()  # that parts of the plan are from: a digest, a space, the text
+    rules: tuple[str, ...] = ()  # rules that parts of the plan come from: a digest, a space, the text
 
 
 @dataclass(frozen=True)
 class PlanChanged:
-    """A join is built by another plan. `node` is a union of two: the join as it is known, and as it is built."""
+    """A join is built by another plan. `node` is a union of two: the join as declared, and as built."""
 
     node: plan.Union
     why: str = ""
@@ -59,27 +59,26 @@ class PlanChanged:
 
     @property
     def join(self) -> plan.Node:
-        """The join as it is known."""
+        """The join as declared."""
         return self.node.inputs[0]
 
     @property
     def target(self) -> plan.Node:
-        """The join as it is built."""
+        """The join as built."""
         return self.node.inputs[1]
 
 
 @dataclass(frozen=True)
 class ConstraintMade(ViewMade):
-    """A constraint of a table: the hidden view that guards it (`everview.session.changes.constraints`)."""
+    """A constraint of a table: the hidden view that enforces it (`everview.session.changes.constraints`)."""
 
     rule: Rule = NO_RULE
 
 
 @dataclass(frozen=True)
 class FollowerMade:
-    """Something that follows the clock (`everview.session.clock`): of which kind, of which table, and when the
-    clock showed `now`. `node` projects the table to the expressions it needs; `id` is that of its own table, -1 if it
-    has none.
+    """A clock follower (`everview.session.clock`): its kind, its table, and the clock's reading `now`. `node` projects
+    the table to the expressions it needs; `id` is that of its own table, or -1.
     """
 
     kind: str
@@ -93,7 +92,7 @@ class FollowerMade:
 
     @property
     def looks_at(self) -> str:
-        """Another table or view that it looks rows up in, if it does."""
+        """Another table or view in which it looks up rows, if any."""
         return str(self.sides[0]) if self.kind == "Lookup" else ""
 
     @property
@@ -104,12 +103,12 @@ class FollowerMade:
 
 @dataclass(frozen=True)
 class Collected:
-    """What no view read any more went."""
+    """Objects that no view reads any more were removed."""
 
 
 @dataclass(frozen=True)
 class IndexMade:
-    """A further arrangement of a view (or table), for look-ups by other columns; `name` if it was given one."""
+    """A further arrangement of a view (or table), for look-ups by other columns; `name` is optional."""
 
     view: str
     keys: tuple[int, ...]
@@ -118,16 +117,16 @@ class IndexMade:
 
 @dataclass(frozen=True)
 class IndexDropped:
-    """An index that has a name went."""
+    """A named index was dropped."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class TableAltered:
-    """A table got other columns or another key. `node`, over the table as it was, gives its rows from now on; `id` and
-    `label` are those of the new table's node and operator. The views that read it read it in this way, but for those
-    that are `gone` with a column.
+    """A table got other columns or another key. `node`, over the old table, computes its rows; `id` and `label` are
+    those of the new table's node and operator. The views that read it are rebuilt over it, except those that are `gone`
+    with a column.
     """
 
     name: str
@@ -141,7 +140,7 @@ class TableAltered:
 
 @dataclass(frozen=True)
 class Renamed:
-    """A table or view got another name."""
+    """A table or view was renamed."""
 
     old: str
     new: str
@@ -149,7 +148,7 @@ class Renamed:
 
 @dataclass(frozen=True)
 class ColumnsRenamed:
-    """The columns of a table or view got these names."""
+    """The columns of a table or view were renamed."""
 
     name: str
     columns: tuple[str, ...]
@@ -157,7 +156,7 @@ class ColumnsRenamed:
 
 @dataclass(frozen=True)
 class Commented:
-    """What people say about a table or view, or a column of it; nothing any more, if the text is empty."""
+    """A comment on a table, view or column; an empty text removes it."""
 
     name: str
     column: str
@@ -166,14 +165,14 @@ class Commented:
 
 @dataclass(frozen=True)
 class DefaultSet(Commented):
-    """Where a column's values come from that are not given: `text` says it (`everview.session.changes.defaults`);
-    nowhere any more, if it is empty.
+    """The rule for a column's missing values, as `text` (`everview.session.changes.defaults`); an empty text removes
+    it.
     """
 
 
 @dataclass(frozen=True)
 class SequenceMade:
-    """Numbers one after the other; `owner` is the column ("table", "column") that it goes with, if there is one."""
+    """A sequence of numbers; `owner` is the column ("table", "column") that it belongs to, if any."""
 
     name: str
     start: int
@@ -186,14 +185,14 @@ class SequenceMade:
 
 @dataclass(frozen=True)
 class SequenceDropped:
-    """A sequence went."""
+    """A sequence was dropped."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class TypeMade:
-    """A name for a type."""
+    """A named type was created."""
 
     name: str
     type: DataType
@@ -201,28 +200,28 @@ class TypeMade:
 
 @dataclass(frozen=True)
 class TypeDropped:
-    """A type has no name any more."""
+    """A named type was dropped."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class TableDropped:
-    """A table went, and the views that read it."""
+    """A table was dropped with the views that read it."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class ViewDropped:
-    """A view went."""
+    """A view was dropped."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class FunctionMade:
-    """A function written in SQL: (name, type) of its parameters, what it gives, its body and the dialect of that."""
+    """A function written in SQL: (name, type) of its parameters, its return type, its body and the dialect."""
 
     name: str
     parameters: tuple[tuple[str, str], ...]
@@ -234,14 +233,14 @@ class FunctionMade:
 
 @dataclass(frozen=True)
 class FunctionDropped:
-    """A function written in SQL went."""
+    """A function written in SQL was dropped."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class AccessSet:
-    """A role, or the rights to a thing (`session.rights.roles`), as JSON; nothing any more, if the text is empty."""
+    """A role, or the rights on an object (`session.rights.roles`), as JSON; an empty text removes it."""
 
     kind: str
     name: str
@@ -277,7 +276,7 @@ _KINDS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Entry)}
 
 
 def encode(entry: Entry, functions: Functions) -> bytes:
-    """An entry as a record: JSON, and with a plan also that, and the functions that it is the first to use.
+    """Serialise an entry as a record: JSON, plus its plan and the functions that no earlier plan uses.
 
     >>> made = TableMade("t", (("x", data_type(int | None)),), (), 0)
     >>> decode(encode(made, Functions()), "here", Functions()) == made
@@ -300,7 +299,7 @@ def encode(entry: Entry, functions: Functions) -> bytes:
 
 
 def decode(data: Any, where: str, functions: Functions) -> Entry:
-    """An entry from its record; new functions are added to `functions`."""
+    """Parse an entry's record; new functions are added to `functions`."""
     header, parts = records.decode(data, where)
     name = header.pop("entry")
     if name not in _KINDS:

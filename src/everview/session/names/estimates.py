@@ -1,4 +1,4 @@
-"""What a session knows about the sizes of plans: rows and samples of what it keeps arranged."""
+"""Size estimates for plans, from the rows and samples of existing arrangements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from everview.session.core import Core
 
 SAMPLE_ROWS = 1000
-"""Rows that are looked at to tell how common the values of a column are."""
+"""Rows sampled to estimate how common the values of a column are."""
 
 
 def estimates(core: Core) -> Sizes:
-    """Estimates from what is kept now: they do not follow later changes."""
+    """Estimates from the current contents; they do not follow later changes."""
     measure, arrangements = core.runtime.measure(), core.runtime.builder.arrangements
 
     def known(node: Node) -> float | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Indexes:
-    """The further indexes of tables and views, made and dropped."""
+    """Creates and drops further indexes of tables and views."""
 
     def __init__(self, core: Core, definitions: Definitions) -> None:
         self._core = core
@@ -29,7 +29,7 @@ class Indexes:
 
     @reads
     def make(self, of: Table | View, keys: tuple[int, ...], name: str = "") -> Arrangement:
-        """A further arrangement of a view (or table), for look-ups by other columns."""
+        """Add an arrangement of a view (or table) for look-ups by other columns."""
         of._alive()
         if name:
             self._core.access.may_own("relation", relation_of(of).label)
@@ -56,7 +56,7 @@ class Indexes:
 
     @reads
     def drop(self, name: str) -> None:
-        """Stop keeping an index that has a name."""
+        """Drop a named index."""
         self._core.access.may_own("relation", relation_of(self._catalog.indexes()[name][0]).label)
         self._core.changing()
         self._core.runtime.backing.check_writable(f"index {name!r} cannot be dropped")

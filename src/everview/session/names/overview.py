@@ -1,8 +1,8 @@
-"""All tables and views at once, for calls that ask about every one of them.
+"""All tables and views at once, for calls that concern every one of them.
 
-A question such as `db.what_if(...).changed` must know what each operator is called. Asking a thousand views costs more
-than the question. So what is said here is put together when it is first needed, and forgotten when a table or view
-comes, goes, gets another name, other operators or another plan (`Catalog.overview`).
+A call such as `db.what_if(...).changed` needs the name of every operator. Collecting these from a thousand views would
+cost more than the call itself. The overview is therefore built on first use and discarded when a table or view is
+created, dropped, renamed or rebuilt (`Catalog.overview`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Of = TypeVar("Of")
 
 TRANSIENT = "("
-"""How the names of views begin that only live for the length of a query."""
+"""Prefix of the names of views that only live during a query."""
 
 
 class Named(dict[str, Of]):
-    """What has a name; whoever keeps things that follow from all of them is told of every change.
+    """A dict of named objects that invalidates derived data on every change.
 
     >>> said = []
     >>> names = Named(lambda: said.append("changed"))
@@ -51,7 +51,7 @@ class Named(dict[str, Of]):
         self._changed()
 
     def pop(self, name: str, *default: Any) -> Any:
-        """Take a name out."""
+        """Remove a name."""
         self._changed()
         return super().pop(name, *default)
 
@@ -61,17 +61,17 @@ class Named(dict[str, Of]):
         self._changed()
 
     def clear(self) -> None:
-        """Take all names out."""
+        """Remove all names."""
         super().clear()
         self._changed()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """The value of a name, which is given if it has none."""
+        """Return the value of a name, setting it if absent."""
         self._changed()
         return super().setdefault(name, default)
 
     def popitem(self) -> tuple[str, Of]:
-        """Take the last name out."""
+        """Remove the last name."""
         self._changed()
         return super().popitem()
 
@@ -81,19 +81,19 @@ class Named(dict[str, Of]):
 
 
 class Overview:
-    """What there is, at one moment."""
+    """A snapshot of all named objects."""
 
     __slots__ = ("_by_number", "_by_plan", "_places", "fallible", "named", "told")
 
     def __init__(self, catalog: Catalog) -> None:
         self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
-        """all by name, tables first"""
+        """everything by name, tables first"""
         self.fallible: dict[View, tuple[Operator, ...]] = {
             view: tuple(relation_of(view).fallible) for view in catalog.views.values() if relation_of(view).fallible
         }
-        """views of which rows can fail, and the operators that say so"""
+        """views whose rows can fail, and the operators that hold the errors"""
         self.told: dict[Hashable, Any] = {}
-        """what else is worked out from names, for as long as they hold (`everview.why.told`)"""
+        """further data derived from names, valid as long as they are (`everview.why.rendering`)"""
         self._by_plan: dict[Node, View] | None = None
         self._places = {name: place for place, name in enumerate(self.named)}
         self._by_number: dict[int, list[str]] = {}
@@ -102,7 +102,7 @@ class Overview:
                 self._by_number.setdefault(relation_of(one).arrangement.operator.number, []).append(name)
 
     def names(self, numbers: Iterable[int]) -> list[str]:
-        """What the operators with these numbers hold the rows of, by people's names: tables first."""
+        """The tables and views whose rows the operators with these numbers hold, tables first."""
         known = self._by_number
         found = [name for number in numbers if number in known for name in known[number]]
         if len(found) > 1:
@@ -110,7 +110,7 @@ class Overview:
         return found
 
     def view_of(self, node: Node) -> View | None:
-        """The view that is called by a name and has this plan; of several, the oldest."""
+        """The view with this name and plan; the oldest of several."""
         known = self._by_plan
         if known is None:
             known = self._by_plan = {}
@@ -120,7 +120,7 @@ class Overview:
         return known.get(node)
 
     def operators(self) -> set[Operator]:
-        """The operators that somebody may ask about."""
+        """The operators that a query may refer to."""
         found = {operator for operators in self.fallible.values() for operator in operators}
         for one in self.named.values():
             found.add(relation_of(one).arrangement.operator)

@@ -1,7 +1,7 @@
-"""What became of the plans of joins: which were changed while they lived, when and why.
+"""The history of join plans: which were changed, when and why.
 
-A join is known by its node, whatever plan it is built by (`everview.dataflow.swapping`), so the notes are by node, and
-belong to every view that reads the join.
+A join is identified by its node, whichever plan builds it (`everview.dataflow.plan_swap`). The notes are therefore per
+node and apply to every view that reads the join.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from everview.session.view import View
 
 LAST = 10
-"""Changes of one join's plan that are remembered."""
+"""Number of plan changes kept per join."""
 
 
 class PlanHistory:
@@ -30,11 +30,11 @@ class PlanHistory:
         self.of: dict[plan.Node, deque[PlanChanged]] = {}
 
     def note(self, change: PlanChanged) -> None:
-        """A join has another plan."""
+        """Record a plan change."""
         self.of.setdefault(change.join, deque(maxlen=LAST)).append(change)
 
     def lines(self, core: Core, view: View) -> Iterator[str]:
-        """What `explain` says about a view's joins."""
+        """The lines that `explain` prints about a view's joins."""
         last = None
         for change, shape in self.changes(core, view):
             since = "  from time" if change.join == last else "plan since time"
@@ -42,7 +42,7 @@ class PlanHistory:
             last = change.join
 
     def changes(self, core: Core, view: View) -> Iterator[tuple[PlanChanged, str]]:
-        """The changes of each of a view's joins, the last first, and what the join was like from then on."""
+        """The changes of each of a view's joins, latest first, with the join's plan from then on."""
         node = core.catalog.canonical(relation_of(view).node)
         built = core.runtime.builder.built.get(node, node)
         labels = known_names(relation_of(view).source)[1]
@@ -52,7 +52,7 @@ class PlanHistory:
 
 
 def shown(node: plan.Node, labels: Mapping[plan.Node, str]) -> str:
-    """A join as a text: brackets are joins.
+    """A join as text: brackets are joins.
 
     >>> from everview.types import INT
     >>> a, b, c = (plan.Table(i, (INT,)) for i in range(3))

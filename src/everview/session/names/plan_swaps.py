@@ -1,4 +1,4 @@
-"""Another plan for a join while the views that read it live: the same rows, and nobody notices."""
+"""Replaces the plan of a join while views read it: the rows stay the same, and readers are not affected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PlanSwaps:
-    """Swaps the plans of joins, and notes it."""
+    """Replaces the plans of joins, and notes it."""
 
     def __init__(self, core: Core, definitions: Definitions) -> None:
         self._core = core
@@ -25,7 +25,7 @@ class PlanSwaps:
 
     @reads
     def replan(self, join: nodes.Node, target: nodes.Node, why: str) -> None:
-        """Have a join, wherever it is read, by another plan: the same rows, and nobody notices."""
+        """Build a join by another plan for all its readers."""
         core = self._core
         core.changing()
         core.transactions.refuse_supposed("plans cannot be changed")

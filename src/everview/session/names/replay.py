@@ -1,4 +1,4 @@
-"""Doing again what the entries of a catalog say, when a directory is opened or followed, or a shard is rebuilt."""
+"""Replays catalog entries when a directory is opened or followed, or a shard is rebuilt."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Replay:
 
     @reads
     def perform(self, entry: Entry, data: bytes = b"") -> None:
-        """Do what an entry says that was read (from `data`)."""
+        """Perform an entry that was read (from `data`)."""
         try:
             self._do(entry)
         except (LookupError, StopIteration, AssertionError, TypeError, ValueError) as error:
@@ -64,7 +64,7 @@ class Replay:
         catalog = self._catalog
         following = catalog.next_id
         self._do_one(entry)
-        catalog.next_id = max(catalog.next_id, following)  # an altered table has a higher id than those after it
+        catalog.next_id = max(catalog.next_id, following)  # an altered table has a higher id than later ones
 
     def _do_one(self, entry: Entry) -> None:
         core, catalog, definitions = self._core, self._catalog, self._definitions

@@ -1,4 +1,4 @@
-"""Functions written in SQL: kept as text, with the views and functions that call them."""
+"""Functions written in SQL: stored as text, with the views and functions that call them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SqlFunctions:
 
     @reads
     def add(self, made: FunctionMade) -> None:
-        """Keep a function written in SQL, in the place of one of that name."""
+        """Create or replace a function written in SQL."""
         self._core.transactions.refuse_supposed("functions cannot be made")
         self._core.runtime.backing.check_writable(f"function {made.name!r} cannot be made")
         if made.name in self._catalog.sql_functions:
@@ -37,7 +37,7 @@ class SqlFunctions:
 
     @reads
     def drop(self, name: str) -> None:
-        """Stop keeping a function, and the views that call it."""
+        """Drop a function and the views that call it."""
         self._core.transactions.refuse_supposed("functions cannot be dropped")
         self._core.runtime.backing.check_writable(f"function {name!r} cannot be dropped")
         self._core.access.may_own("function", name)
@@ -55,7 +55,7 @@ class SqlFunctions:
         self._core.access.forget("function", name)
 
     def users_of(self, function: str) -> list[str]:
-        """Views that call a function written in SQL, and functions whose text has its name."""
+        """Views that call a function written in SQL, and functions whose text contains its name."""
         views = [
             name
             for name, view in self._catalog.views.items()

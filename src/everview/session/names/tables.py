@@ -1,7 +1,7 @@
-"""Making and dropping tables: people's, views' hidden ones, the system's own.
+"""Creating and dropping tables: users' own, the hidden ones of views, and system tables.
 
-A table is an index of its rows. One that was found when a directory was opened may be declared again by the program,
-which gets it if it is the same. Dropping a table takes the views that read it along.
+A table is an index of its rows. A table found on opening a directory may be declared again by the program, which gets
+it if the declaration matches. Dropping a table also drops the views that read it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from everview.session.changes.turns import reads
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.clock.follower_entries import described
 from everview.session.clock.lifetimes import ArrivalTTL
-from everview.session.names.altering import plan_of
+from everview.session.names.alter import plan_of
 from everview.session.names.arguments import names_of, places_of
 from everview.session.names.entries import TableDropped, TableMade
 from everview.session.names.overview import TRANSIENT
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Tables:
-    """The tables of a session, made and dropped."""
+    """Creates and drops the tables of a session."""
 
     def __init__(self, core: Core, definitions: Definitions) -> None:
         self._core = core
@@ -46,7 +46,7 @@ class Tables:
     def make(
         self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: dt.timedelta | None
     ) -> Table:
-        """See `Session.table`."""
+        """Implements `Session.table`."""
         core, catalog = self._core, self._catalog
         core.changing()
         core.transactions.refuse_supposed("tables cannot be made")
@@ -84,7 +84,7 @@ class Tables:
         columns = [Column(n, data_type(t)) for n, t in schema.items()]
         at = places_of(f"the key of table {name!r}", key, list(schema))
         if not label and any(relation_of(t).stored_as == name for t in self._catalog.tables.values()):
-            label = f"{RESERVED_PREFIX}{self._catalog.next_id} {name}"  # one that was renamed is stored by that name
+            label = f"{RESERVED_PREFIX}{self._catalog.next_id} {name}"  # a renamed table is stored under that name
         return self._build(name, columns, at, nodes.keys_first(at, len(columns)), label=label)
 
     def _build(
@@ -96,9 +96,7 @@ class Tables:
         rows: Sequence[tuple[int, ...]] = (),
         label: str = "",
     ) -> Table:
-        """A table by a new name; `rows` (codes) are in it from the beginning. `label`: what its operator is called, if
-        not so, too.
-        """
+        """Create a table with initial `rows` (codes). `label` is the name of its operator if it differs."""
         core, catalog = self._core, self._catalog
         node = nodes.Table(catalog.next_id, tuple(unlimited(c.type) for c in columns), key)
         catalog.next_id += 1
@@ -111,7 +109,7 @@ class Tables:
         return table
 
     def copy(self, name: str, table: Table) -> Table:
-        """An empty table like another session's, which the same plans can read."""
+        """An empty copy of another session's table, readable by the same plans."""
         self._catalog.next_id = relation_of(table).id
         return self._build(
             name, relation_of(table).columns, relation_of(table).key, relation_of(table).arrangement.order
@@ -121,7 +119,7 @@ class Tables:
     def hidden(
         self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table | None
     ) -> Table:
-        """A table that belongs to views, with rows that are there from the present time on."""
+        """A table that belongs to views, with rows present from the current time on."""
         core = self._core
         core.transactions.catch_up()
         full = f"{RESERVED_PREFIX}{name}"
@@ -134,7 +132,7 @@ class Tables:
 
     @reads
     def system(self, name: str, columns: Sequence[Column]) -> Table:
-        """A table of the system's own, by all its columns; one that is there already is found again."""
+        """A system table indexed by all its columns; an existing one is returned."""
         self._core.alive()
         self._core.transactions.catch_up()
         found = self._catalog.tables.get(name)
@@ -155,7 +153,7 @@ class Tables:
         return self._build(name, columns, order, order)
 
     def _same(self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None) -> Table:
-        """A table that was found when the session was opened, if it is declared as it was."""
+        """A table found on opening, if its declaration matches."""
         relation = relation_of(table)
         have = [(c.name, c.type) for c in relation.columns]
         followers = self._core.clock.followers
@@ -179,7 +177,7 @@ class Tables:
 
     @reads
     def drop(self, table: Table, cascade: bool) -> None:
-        """Stop keeping a table."""
+        """Drop a table."""
         relation = relation_of(table)
         core = self._core
         table._alive()
@@ -201,7 +199,7 @@ class Tables:
         self.remove(table)
 
     def users_of(self, table: Table) -> list[str]:
-        """What reads a table, but for its own constraints; those of other tables by their names."""
+        """The readers of a table, except its own constraints; constraints of other tables by name."""
         found: list[str] = []
         for name in sorted(relation_of(table).views):
             rule = relation_of(self._catalog.views[name]).rule
@@ -212,7 +210,7 @@ class Tables:
         return found
 
     def remove(self, table: Table) -> None:
-        """A table goes, with the views that read it."""
+        """Remove a table and the views that read it."""
         relation = relation_of(table)
         tables = self._catalog.tables
         for name in sorted(relation.views):

@@ -1,7 +1,7 @@
-"""Making and dropping views.
+"""Creating and dropping views.
 
-A view is an index of its plan's rows, built on whatever is there already. What is dropped only loses its name; the
-operators that nobody else needs are freed afterwards (`Definitions.free_unused`).
+A view is an index of its plan's rows, built on existing operators where possible. Dropping removes its name; operators
+that nothing else needs are freed afterwards (`Definitions.free_unused`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from everview.plan.multiway import Choice, check_choice
 from everview.session.changes.turns import reads
 from everview.session.inspect import error_operators
 from everview.session.names.arguments import check_count, names_of, places_of
+from everview.session.names.constraint_rules import Rule
 from everview.session.names.entries import ViewDropped, ViewMade
 from everview.session.names.overview import TRANSIENT
-from everview.session.names.rewriting import rewritten
-from everview.session.names.rules import Rule
+from everview.session.names.plan_preparation import rewritten
 from everview.session.reads.snapshot import keep_snapshots
 from everview.session.relations import ViewRelation
 from everview.session.table import Table
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Views:
-    """The views of a session, made and dropped."""
+    """Creates and drops the views of a session."""
 
     def __init__(self, core: Core, definitions: Definitions) -> None:
         self._core = core
@@ -51,7 +51,7 @@ class Views:
         plan: Choice | None = None,
         rule: Rule | None = None,
     ) -> View:
-        """See `Session.view`; a `rule` is what the hidden view of a constraint guards."""
+        """Implements `Session.view`; `rule` is the constraint that a hidden view enforces."""
         core, catalog = self._core, self._catalog
         core.changing()
         transient = isinstance(name, str) and name.startswith(TRANSIENT)
@@ -138,7 +138,7 @@ class Views:
                 )
 
     def _same(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
-        """A view that was found when the session was opened, if it is defined as it was."""
+        """A view found on opening, if its definition matches."""
         relation = relation_of(view)
         names = [c.name for c in relation.columns]
         wanted = list(names_of("index_by", index_by))
@@ -159,7 +159,7 @@ class Views:
 
     @reads
     def drop(self, view: View) -> None:
-        """Stop keeping a view."""
+        """Drop a view."""
         relation = relation_of(view)
         core = self._core
         view._alive()
@@ -177,7 +177,7 @@ class Views:
             self._definitions.free_unused()
 
     def remove(self, view: View) -> None:
-        """A view goes; what only it needed is freed by `free_unused`."""
+        """Remove a view; `free_unused` frees what only it needed."""
         relation = relation_of(view)
         for arrangement in (relation.arrangement, *(index.arrangement for index in relation.more)):
             keep_snapshots(arrangement.trace)
@@ -191,7 +191,7 @@ class Views:
 
 
 def _rules_in(relation: ViewRelation) -> tuple[str, ...]:
-    """The rules that parts of a view's plan are from, as they are kept."""
+    """The rules that parts of a view's plan come from, as stored."""
     if not relation.rules:
         return ()
     parts = {digest(node) for node in relation.node.walk()}

@@ -1,13 +1,14 @@
-"""What tables and views have in common: rows that are there, to be read and looked at.
+"""What tables and views have in common: materialised rows that can be read and displayed.
 
-A query has none (`everview.language.mistakes` says so); a table's and a view's are complete at `db.time`.
+A query is not materialised (`everview.language.hints` has the error); a table's or view's contents are complete at
+`db.time`.
 
     len(v), v.count()       how many            v.rows(), for row in v       all of them, as tuples
     v.head(5)               some of them        v.to_arrow(), to_pandas()    all of them, as columns
     print(v), v.show(50)    to look at          v                            in a notebook: a table
 
-Bags have no order: `head` and `show` give rows in the order of the index that holds them, the same each time as long as
-nothing changes.
+Bags are unordered: `head` and `show` return rows in the order of the underlying index, which is stable while nothing
+changes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError
 from everview.language.collection import Collection
-from everview.session.reads import shown
+from everview.session.reads import rendering
 from everview.session.reads.snapshot import Snapshot, check_rows
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ Row = tuple[Any, ...]
 
 
 class Contents(Collection):
-    """A collection whose rows are there; a `Table` or a `View`."""
+    """A collection with materialised rows: a `Table` or a `View`."""
 
     _core: Core
     _relation: KeptRelation
 
     def _now(self) -> Snapshot:
-        """The present contents."""
+        """The current contents."""
         raise NotImplementedError
 
     def rows(self) -> list[Row]:
@@ -47,7 +48,7 @@ class Contents(Collection):
         return self._now().rows()
 
     def head(self, n: int = 5) -> list[Row]:
-        """Some rows, at most n; which ones is not said, see `top` for the first by something.
+        """Some rows, at most n, in unspecified order; see `top` for the first by a column.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -59,8 +60,8 @@ class Contents(Collection):
         return self._now().head(n)
 
     def count(self) -> int:
-        """How many rows there are, repeated ones as often as they are there; the same as `len`. For a count that is
-        kept up to date, `db.view("n", c.agg(n=ev.count()))`.
+        """The number of rows, counted with multiplicity; the same as `len`. For a count that is kept up to date, use
+        `db.view("n", c.agg(n=ev.count()))`.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -71,8 +72,8 @@ class Contents(Collection):
         """
         return len(self)
 
-    def show(self, n: int = shown.ROWS) -> None:
-        """Print name, columns and some rows, at most n; `print(v)` does so with 20.
+    def show(self, n: int = rendering.DEFAULT_ROWS) -> None:
+        """Print the name, columns and at most n rows; `print(v)` does so with 20.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -103,7 +104,8 @@ class Contents(Collection):
         return self._now().to_polars()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """What lets `polars.DataFrame(v)`, `duckdb.sql("FROM v")` and others take the rows as they are."""
+        """The Arrow PyCapsule interface, which lets `polars.DataFrame(v)`, `duckdb.sql("FROM v")` and others read the
+        rows directly."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
@@ -112,17 +114,17 @@ class Contents(Collection):
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows())
 
-    # looking at it
+    # display
 
     def __str__(self) -> str:
-        return self._text(shown.ROWS)
+        return self._text(rendering.DEFAULT_ROWS)
 
     def _text(self, n: int) -> str:
-        """Name, columns and rows; a view that cannot be read says why."""
+        """Name, columns and rows as text; a view that cannot be read shows the reason."""
         try:
             now = self._now()
             total = len(now)
-            first = f"{self._relation.kind} {self._relation.label}: {shown.counted(total)} at time {now.time}"
+            first = f"{self._relation.kind} {self._relation.label}: {rendering.counted(total)} at time {now.time}"
             return f"{first}\n{now.text(n)}"
         except EverviewError as error:
             columns = ", ".join(f"{c.name} {c.type!r}" for c in self._relation.columns)
@@ -132,5 +134,5 @@ class Contents(Collection):
         try:
             name = html.escape(f"{self._relation.kind} {self._relation.label}")
             return f"<p><b>{name}</b></p>{self._now()._repr_html_()}"
-        except EverviewError as error:  # a notebook shows them better than a traceback
+        except EverviewError as error:  # more readable in a notebook than a traceback
             return f"<p>{html.escape(str(error))}</p>"

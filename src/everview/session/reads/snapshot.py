@@ -1,4 +1,4 @@
-"""Reading an arrangement's contents at one time, as Python rows, Arrow, pandas or polars."""
+"""Reads an arrangement's contents at one time, as Python rows, Arrow, pandas or polars."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.runtime.base import Runtime
 from everview.session.changes.turns import reads
-from everview.session.reads import shown
+from everview.session.reads import rendering
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """A view's or table's contents at one time. While it lives, that time stays readable, even if the view is dropped.
+    """The contents of a view or table at one time. The time stays readable while the snapshot lives, even if the view
+    is dropped.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -45,14 +46,14 @@ class Snapshot:
     """
 
     def __init__(self, core: Core, arrangement: Arrangement, codec: Codec, time: int) -> None:
-        """In a turn: else another thread's step could make the time unreadable before it is held."""
+        """Call it in a turn: another thread's step could otherwise make the time unreadable before it is held."""
         self._core = core
         self._arrangement = arrangement
         self._codec = codec
         self.time = time
         self.now: dt.datetime | None = core.clock.at(time)
-        """what the session's clock showed then: what TTLs, windows and now() let come and go is done up to this moment.
-        None if nothing follows the clock, or the session has not seen that time itself
+        """the clock's reading then: TTLs, windows and now() are applied up to this moment. None if nothing follows the
+        clock, or this session did not observe that time
         """
         self._copy: tuple[np.ndarray, np.ndarray] | None = None
         self._lost: EverviewError | None = None
@@ -66,7 +67,7 @@ class Snapshot:
     def copied(
         cls, core: Core, arrangement: Arrangement, codec: Codec, time: int, contents: tuple[np.ndarray, np.ndarray]
     ) -> Snapshot:
-        """Contents that were copied: columns in the collection's order, and multiplicities. Nothing is held."""
+        """A snapshot of copied contents: columns in the collection's order, and multiplicities. It holds no trace."""
         made = cls.__new__(cls)
         made._core, made._arrangement, made._codec, made.time = core, arrangement, codec, time
         made.now = core.clock.at(time)
@@ -74,7 +75,7 @@ class Snapshot:
         return made
 
     def __del__(self) -> None:
-        if getattr(self, "_held", False):  # whichever thread is here may be in the middle of anything
+        if getattr(self, "_held", False):  # runs in any thread, possibly in the middle of anything
             self._core.released.append((self._arrangement.trace, self.time))
 
     def _contents(self) -> tuple[np.ndarray, np.ndarray]:
@@ -137,29 +138,29 @@ class Snapshot:
         rows = self._codec.decode_rows(np.ascontiguousarray(columns[:, :n]))
         return [row for row, times in zip(rows, counts[:n].tolist(), strict=True) for _ in range(min(times, n))][:n]
 
-    def _display(self, n: int = shown.ROWS) -> tuple[list[tuple[Any, ...]], str]:
-        """Rows for people, at most n, and what to say of the others. If none is left out, they are in order."""
+    def _display(self, n: int = rendering.DEFAULT_ROWS) -> tuple[list[tuple[Any, ...]], str]:
+        """At most n rows for display, and a note about the others. If none is omitted, they are sorted."""
         rows, total = self.head(n), len(self)
-        return rows if len(rows) < total else shown.in_order(rows), shown.left_out(len(rows), total)
+        return rows if len(rows) < total else rendering.in_order(rows), rendering.left_out(len(rows), total)
 
-    def text(self, n: int = shown.ROWS) -> str:
-        """Columns and some rows, at most n, as a table of text."""
+    def text(self, n: int = rendering.DEFAULT_ROWS) -> str:
+        """The columns and at most n rows, as a text table."""
         rows, more = self._display(n)
-        lines = shown.lines(self._codec.names, self._codec.types, rows, with_types=True)
+        lines = rendering.lines(self._codec.names, self._codec.types, rows, with_types=True)
         return "\n".join([*lines, more] if more else lines)
 
     def __str__(self) -> str:
-        return f"{shown.counted(len(self))} at time {self.time}\n{self.text()}"
+        return f"{rendering.counted(len(self))} at time {self.time}\n{self.text()}"
 
     def _repr_html_(self) -> str:
         rows, more = self._display()
-        note = f"{shown.counted(len(self))} at time {self.time}"
-        return shown.page(self._codec.names, self._codec.types, rows, f"{more}; {note}" if more else note)
+        note = f"{rendering.counted(len(self))} at time {self.time}"
+        return rendering.page(self._codec.names, self._codec.types, rows, f"{more}; {note}" if more else note)
 
 
 def keep_snapshots(trace: Trace) -> None:
-    """A trace is about to go: its snapshots take what they show with them, or the reason why they cannot be read (there
-    is no memory to copy them, say), because dropping must not fail.
+    """Before a trace is freed, copy what its snapshots show. If that fails (no memory, say), they keep the error
+    instead, because dropping must not fail.
     """
     for snapshot in list(trace.snapshots):
         try:
@@ -176,19 +177,19 @@ def _refuse_negative(counts: np.ndarray) -> None:
 
 
 def check_time(where: str, time: Any) -> None:
-    """Refuse what is no time."""
+    """Refuse an invalid time."""
     if not isinstance(time, int | np.integer) or isinstance(time, bool):
         raise InputError("E_TYPE", f"{where}: {time!r} is not a time", "times are whole numbers: db.time is the last")
 
 
 def check_rows(where: str, n: Any) -> None:
-    """Refuse what is no number of rows."""
+    """Refuse an invalid number of rows."""
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
         raise InputError("E_TYPE", f"{where}: {n!r} is not a number of rows", "give a whole number, 0 or more")
 
 
 def first_columns(codec: Codec, key: Any) -> tuple[int, ...]:
-    """As many of the first columns as a key has values."""
+    """The first columns, as many as a key has values."""
     width = len(key) if isinstance(key, tuple) else 1
     if not 1 <= width <= len(codec.names):
         raise InputError("E_KEY", f"{key!r} has {width} values", f"the columns are {', '.join(codec.names)}")
@@ -196,7 +197,7 @@ def first_columns(codec: Codec, key: Any) -> tuple[int, ...]:
 
 
 def in_order(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-    """An arrangement's columns back in the collection's order."""
+    """An arrangement's columns in the collection's order."""
     if order == tuple(range(len(order))):
         return columns
     result = np.empty_like(columns)
@@ -206,7 +207,7 @@ def in_order(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
 
 
 def consolidated(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Equal rows (columns of an array) added up; those that come to nothing are left out.
+    """Add up equal rows (columns of an array) and drop those whose multiplicity is zero.
 
     >>> rows, diffs = consolidated(np.array([[1, 2, 1, 2]]), np.array([1, 1, 1, -1]))
     >>> rows.tolist(), diffs.tolist()
@@ -217,7 +218,7 @@ def consolidated(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np
 
 
 def remaining(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the rows are that do not come to nothing when equal ones are added up, each once; and what they come to.
+    """The positions of distinct rows with a nonzero total multiplicity, and these totals.
 
     >>> places, totals = remaining(np.array([[1, 2, 1, 2]]), np.array([1, 1, 1, -1]))
     >>> places.tolist(), totals.tolist()
@@ -236,7 +237,7 @@ def remaining(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def check_readable(core: Core, arrangement: Arrangement, time: int) -> None:
-    """Refuse times that are to come or whose history is gone."""
+    """Refuse future times and compacted ones."""
     if time > core.time:
         raise InputError(
             "E_FUTURE", f"time {time} has not come yet; it is {core.time} now", "read at db.time or before"
@@ -265,7 +266,7 @@ def keyed_rows(
     key: Any,
     found_by: Callable[[tuple[int, ...]], tuple[np.ndarray, np.ndarray]],
 ) -> list[tuple[Any, ...]]:
-    """The same; `found_by` gives the codes of the rows that begin with some, and how often each is there."""
+    """The same; `found_by` returns the codes of the rows with a prefix, and their multiplicities."""
     wanted = _key_codes(codec, columns, key)
     equals = [wanted[columns.index(c)] for c in arrangement.order[: len(columns)]]
     parts = [found_by(start) for start in product(*equals)]
@@ -276,7 +277,7 @@ def keyed_rows(
 
 
 def search(snapshot: Snapshot, columns: tuple[int, ...], key: Any) -> list[tuple[Any, ...]]:
-    """The same where there is no index by these columns, and none can be made."""
+    """The same by a scan, if there is no index by these columns and none can be created."""
     rows = snapshot._repeated()
     mine = np.ones(rows.shape[1], dtype=np.bool_)
     for column, codes in zip(columns, _key_codes(snapshot._codec, columns, key), strict=True):
@@ -285,7 +286,7 @@ def search(snapshot: Snapshot, columns: tuple[int, ...], key: Any) -> list[tuple
 
 
 def _key_codes(codec: Codec, columns: tuple[int, ...], key: Any) -> list[tuple[int, ...]]:
-    """The codes that each of the columns may have."""
+    """The possible codes of each column."""
     values = key if isinstance(key, tuple) else (key,)
     if len(values) != len(columns):
         names = ", ".join(codec.names[c] for c in columns)
@@ -297,12 +298,12 @@ def _key_codes(codec: Codec, columns: tuple[int, ...], key: Any) -> list[tuple[i
 
 
 def _equals(declared: DataType, code: int) -> tuple[int, ...]:
-    """The codes of values that equal the one with this code: 0.0 and -0.0 are told apart only where rows are kept."""
+    """The codes of all values equal to the one with this code: 0.0 and -0.0 have distinct codes."""
     return (0, MINUS_ZERO) if declared.kind == "float" and code in (0, MINUS_ZERO) else (code,)
 
 
 def present_codes(core: Core, arrangement: Arrangement, start: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The same now, as this thread sees it: in a `what_if`, as it would be."""
+    """The same now, as seen by this thread: inside a `what_if`, with its changes."""
     found = read_codes(core.runtime, arrangement, start, core.time)
     supposed = core.transactions.supposed()
     return found if supposed is None else supposed.added_to(arrangement, start, *found)
@@ -311,8 +312,8 @@ def present_codes(core: Core, arrangement: Arrangement, start: tuple[int, ...]) 
 def read_codes(
     runtime: Runtime, arrangement: Arrangement, start: tuple[int, ...], time: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that begin, in the arrangement's order, with these codes (none: all rows), as columns of codes in the
-    collection's order, and how often each is there.
+    """Rows that begin with these codes in the arrangement's order (none: all rows), as columns of codes in the
+    collection's order, with multiplicities.
     """
     runtime.sync(arrangement.operator)
     trace = arrangement.trace.address

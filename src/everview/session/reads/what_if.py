@@ -1,20 +1,20 @@
-"""What would happen if: changes that are made, looked at, and then have not happened.
+"""What-if queries: hypothetical changes that are applied, read and undone.
 
-A step only appends to traces, and is undone by truncation (docs/design/2026-11-15-atomic-steps.md). So a question "what
-if these rows went?" is a step like any other that is stopped before its commit: what it has added to each table and
-view is copied, and the step is undone, all in one turn. Between turns nothing of it is there. Other threads read the
-true state whenever they like; no log, no sink and no subscriber hears of it; a process that dies loses nothing.
+A step only appends to traces and is undone by truncation (docs/design/2026-11-15-atomic-steps.md). A what-if query is
+therefore an ordinary step that stops before its commit: its additions to each table and view are copied and the step is
+undone, all within one turn. Between turns nothing of it remains. Other threads always read the true state; no log, sink
+or subscriber is involved; a crash loses nothing.
 
-Inside the block the changes are staged as a transaction's are (`everview.session.changes.transactions`), in a
-`Supposition`. When this thread first reads something after a change, the step is run with all that was changed so far;
-what is read is what is there, and what the step has added to it. It is an exact answer for every view, because it is
-the step itself.
+Inside the block, changes are staged as in a transaction (`everview.session.changes.transactions`), in a `Supposition`.
+The first read after a change runs the step with all changes so far. Its result is the true contents plus the additions
+of the step, which is exact for every view because it is the step itself.
 
-A question in one line, `db.what_if(delete=...).changes(view)`, has no block in which others could see it. If it says
-which rows come and go, it is a turn that reads: nothing is staged, and no other thread's transaction is waited for. The
-step, the copy and the undoing are one call of the kernels (`everview.kernels.run.supposing`).
+A one-line query, `db.what_if(delete=...).changes(view)`, has no block that others could observe. If it names its rows
+explicitly, it is a read turn: nothing is staged, and it does not wait for other threads' transactions. Step, copy and
+undo are one kernel call (`everview.kernels.run.supposing`).
 
-Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) sees what is true, not what is supposed.
+Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) sees the true state, not the hypothetical
+one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from everview.cancellation import helpers
 from everview.dataflow import shield
 from everview.dataflow.batch_arrays import batch_arrays
-from everview.dataflow.lending import visitors
 from everview.dataflow.operators import Arrangement, Operator
+from everview.dataflow.read_leases import visitors
 from everview.errors import EverviewError, InputError, RowErrors, did_you_mean
 from everview.expr.evaluate import ERRORS
 from everview.kernels import make
@@ -40,12 +41,11 @@ from everview.runtime.captures import Supposed
 from everview.session.changes.transactions import Supposition, Transaction
 from everview.session.changes.turns import failed, reads, turn
 from everview.session.clock.follower import RESERVED_PREFIX
-from everview.session.reads import shown
-from everview.session.reads.followed import Followed
+from everview.session.reads import rendering
 from everview.session.reads.snapshot import Snapshot, consolidated, in_order
-from everview.session.rights.acting import WHO
+from everview.session.reads.subscribable import Subscribable
+from everview.session.rights.principal import WHO
 from everview.session.view import View
-from everview.stopping import helpers
 from everview.types import INT, STR
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ Row = tuple[Any, ...]
 
 
 class WhatIf:
-    """Changes that are only supposed; made by `db.what_if`.
+    """Hypothetical changes; created by `db.what_if`.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -102,7 +102,7 @@ class WhatIf:
         self._staged: Supposition | None = None
         self._answer: _Answer | None = None
         self._sequences: Any = None
-        """where the sequences were when the block began"""
+        """the positions of the sequences when the block began"""
 
     # the block
 
@@ -117,7 +117,7 @@ class WhatIf:
         transaction = Transaction(core, into=staged)
         transaction.__enter__()
         self._transaction, self._staged = transaction, staged
-        try:  # no call before this: one that is cut off would leave the transaction open
+        try:  # no call before this: an interrupted one would leave the transaction open
             self._sequences = core.defaults.memory()
             for how, name, rows in self._given:
                 getattr(core.session[name], how)(rows)
@@ -131,7 +131,7 @@ class WhatIf:
 
     @shield.covered
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """A signal that comes meanwhile is heard at the end: the transaction inside leaves it to whoever is covered."""
+        """Signals are deferred until the end: the inner transaction leaves them to its caller."""
         staged, answer = self._staged, self._answer
         replaced = shield.up()
         try:
@@ -151,12 +151,12 @@ class WhatIf:
             try:
                 if self._sequences is not None:
                     self._core.defaults.recall(self._sequences)
-            finally:  # a call that is cut off must not leave the supposed changes behind
+            finally:  # an interrupted call must not leave the hypothetical changes behind
                 transaction.__exit__(Undone, error, None)
         self._transaction = self._staged = None
 
     def _refuse_inside(self) -> None:
-        """Refuse to begin where another transaction is under way."""
+        """Refuse to begin inside another transaction."""
         transactions = self._core.transactions
         if transactions.pending() is not None:
             inside = "another what_if" if transactions.supposed() is not None else "an open transaction"
@@ -166,10 +166,10 @@ class WhatIf:
                 "end that first, or make these changes inside it, too",
             )
 
-    # questions
+    # queries
 
     def changes(self, name: str) -> list[tuple[Row, int]]:
-        """[(row, diff), ...]: the rows of a view or table that would come (positive) and go (negative)."""
+        """[(row, diff), ...]: the rows of a view or table that would be inserted (positive) and deleted (negative)."""
         answer = self._asked()
         what = answer.of(name)
         answer.refuse_errors(what)
@@ -180,11 +180,11 @@ class WhatIf:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The names of the tables and views that would not be the same."""
+        """The names of the tables and views that would change."""
         return tuple(self._asked().names_changed())
 
     def errors(self, name: str) -> list[tuple[str, int]]:
-        """[(what would go wrong, for how many rows), ...] in a view."""
+        """[(error, number of rows), ...] that a view would have."""
         answer = self._asked()
         return answer.errors_of(answer.of(name))
 
@@ -200,14 +200,16 @@ class WhatIf:
     def __str__(self) -> str:
         rows = self._rows()
         head = f"what if, at time {self._asked().time}"
-        return "\n".join([head, *(shown.lines(COLUMNS, TYPES, rows) if rows else ["nothing would change"])])
+        return "\n".join([head, *(rendering.lines(COLUMNS, TYPES, rows) if rows else ["nothing would change"])])
 
     def _repr_html_(self) -> str:
         note = f"what if, at time {self._asked().time}"
-        return shown.page(COLUMNS, TYPES, self._rows(), note) if self.changed else f"<p>{html.escape(str(self))}</p>"
+        return (
+            rendering.page(COLUMNS, TYPES, self._rows(), note) if self.changed else f"<p>{html.escape(str(self))}</p>"
+        )
 
     def _asked(self) -> _Answer:
-        """The answer to what was given, or to what was changed so far, or in the end."""
+        """The answer for the given rows, for the changes so far, or for those at the end of the block."""
         staged = self._staged
         if staged is not None:
             if self._core.transactions.supposed() is not self:
@@ -224,7 +226,7 @@ class WhatIf:
 
     @shield.covered
     def _ask(self, changes: ChangeSet) -> _Answer:
-        """What the changes mean, in a turn that reads, as `turns.reads` begins one; this is the short way."""
+        """Compute the answer in a read turn, begun as in `turns.reads`; this is the fast path."""
         core = self._core
         if core.lock._is_owned() or helpers or visitors:
             return self._ask_along(changes)
@@ -232,7 +234,7 @@ class WhatIf:
             with core.lock:
                 if core.limits or core.unsettled or core.released or core.stop is not None or not core.runtime.sound:
                     return cast(_Answer, turn(core, _Answer, (core, changes)))
-                replaced = shield.up(True)  # from here on as in a turn, of which every call is a part of the time
+                replaced = shield.up(True)  # from here on as in a turn, where every call costs time
                 try:
                     core.unsettled = True
                     try:
@@ -251,8 +253,8 @@ class WhatIf:
     # answers
 
     def _plain(self) -> ChangeSet | None:
-        """What was given, as codes, if it says which rows come and go; None if that depends on what is there, on
-        defaults, or on who asks.
+        """The given rows as codes, if they are explicit; None if they depend on current contents, on defaults, or on
+        the user.
         """
         core = self._core
         if core.transactions.staged is not None:
@@ -277,7 +279,7 @@ class WhatIf:
 
     @reads
     def _current(self) -> _Answer:
-        """What the changes so far mean; computed again only if there are others since, or time has passed."""
+        """The answer for the changes so far, recomputed only after further changes or a new time."""
         staged, core = self._staged, self._core
         assert staged is not None
         core.alive()
@@ -286,10 +288,10 @@ class WhatIf:
             self._answer = _Answer(core, staged)
         return self._answer
 
-    # what this thread reads meanwhile
+    # reads by this thread
 
-    def contents(self, what: Followed) -> Snapshot:
-        """A table's or view's contents, as they would be."""
+    def contents(self, what: Subscribable) -> Snapshot:
+        """The hypothetical contents of a table or view."""
         answer, core = self._current(), self._core
         change = answer.change(relation_of(what).arrangement)
         if isinstance(what, View):
@@ -302,7 +304,7 @@ class WhatIf:
     def added_to(
         self, arrangement: Arrangement, start: tuple[int, ...], columns: np.ndarray, counts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of an arrangement that begin with some codes (in its order), as they would be."""
+        """Rows of an arrangement with a prefix (in its column order), with the hypothetical changes."""
         change = self._current().change(arrangement)
         if change is None:
             return columns, counts
@@ -313,13 +315,13 @@ class WhatIf:
             return columns, counts
         return _together((columns, counts), _Change(change.columns[:, mine], change.diffs[mine]))
 
-    def future(self, what: Followed) -> tuple[np.ndarray, np.ndarray]:
-        """What would change in a table or view: codes in its order of columns, and diffs."""
+    def future(self, what: Subscribable) -> tuple[np.ndarray, np.ndarray]:
+        """The changes of a table or view: codes in its column order, and diffs."""
         none = np.empty((relation_of(what).arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
         return self._current().change(relation_of(what).arrangement) or none
 
     def change_of(self, view: View, row: Sequence[int]) -> int:
-        """How much more often a row, given as the codes of its columns, or of the first of them, would be in a view."""
+        """The change in multiplicity of a row of a view, given as the codes of its columns or of the first of them."""
         answer = self._asked()
         answer.refuse_errors(view)
         change = answer.change(relation_of(view).arrangement)
@@ -329,28 +331,28 @@ class WhatIf:
         return int(change.diffs[mine].sum())
 
     def errors_now(self, view: View) -> list[tuple[str, int]]:
-        """What would go wrong in a view."""
+        """The errors that a view would have."""
         return self._current().errors_of(view)
 
 
 class Undone(Exception):
-    """Why the transaction of a `what_if` ends."""
+    """Raised internally to end the transaction of a `what_if`."""
 
 
 class _Change(NamedTuple):
-    """What is supposed to change: columns of codes in the collection's order, and diffs."""
+    """A hypothetical change: columns of codes in the collection's order, and diffs."""
 
     columns: np.ndarray
     diffs: np.ndarray
 
 
 class _Answer:
-    """What some changes would do to every table and view. Rows are decoded when they are asked for."""
+    """The effect of some changes on every table and view. Rows are decoded on first access."""
 
     __slots__ = ("_catalog", "_changes", "_errors", "_found", "_made", "_overview", "_rearranged", "time")
 
     def __init__(self, core: Core, staged: ChangeSet) -> None:
-        """In a turn."""
+        """Call it in a turn."""
         if core.transactions.queued:
             core.transactions.catch_up()
         runtime, catalog = core.runtime, core.catalog
@@ -358,7 +360,7 @@ class _Answer:
         self.time = runtime.dataflow.time
         self._catalog = catalog
         self._rearranged = catalog.rearranged
-        if runtime.backing.read_only:  # what the clock did there, the writer has told; nobody was waiting here
+        if runtime.backing.read_only:  # the writer delivers what the clock did; nobody waits for it here
             core.clock.resume()
         self._overview = overview = catalog.overview
         self._made = runtime.dataflow.made
@@ -369,12 +371,12 @@ class _Answer:
             self._errors = {o: _errors(core, o, self._found, self.time) for o in operators}
 
     def is_of(self, staged: Supposition, time: int) -> bool:
-        """Whether these are the changes that it is the answer to, and nothing has happened since."""
+        """Whether this is the answer for these changes, and nothing has happened since."""
         same = len(staged) == len(self._changes) and all(a is b for a, b in zip(staged, self._changes, strict=True))
         return same and time == self.time
 
     def of(self, name: str) -> Table | View:
-        """The table or view of that name that there was."""
+        """The table or view of that name at the time of the query."""
         named = self._overview.named
         if not isinstance(name, str) or name not in named:
             known = [n for n in named if not n.startswith(RESERVED_PREFIX)]
@@ -382,13 +384,13 @@ class _Answer:
         return named[name]
 
     def names_changed(self) -> list[str]:
-        """Which tables and views would not be the same; nothing is unpacked for that."""
+        """The names of the tables and views that would change, without unpacking the changes."""
         if self._catalog.rearranged != self._rearranged:
             self._check_arrangements()
         return self._overview.names(self._found.changed)
 
     def changed(self) -> list[tuple[str, np.ndarray]]:
-        """The same, with the diffs of the rows that come and go."""
+        """The same, with the diffs of the changed rows."""
         named = self._overview.named
         found = {
             name: self._found.get(relation_of(named[name]).arrangement.operator.number) for name in self.names_changed()
@@ -396,9 +398,9 @@ class _Answer:
         return [(name, captured.diffs) for name, captured in found.items() if captured is not None]
 
     def change(self, arrangement: Arrangement) -> _Change | None:
-        """What would change in an arrangement; in one that was made since, for a query, it is in the plan already."""
+        """The changes of an arrangement; one that was created since, for a query, has them in its plan already."""
         self._check_arrangements()
-        if arrangement.operator.serial > self._made:  # its number may have been that of one that is gone
+        if arrangement.operator.serial > self._made:  # its number may have belonged to one that was freed
             return None
         captured = self._found.get(arrangement.operator.number)
         if captured is None:
@@ -406,17 +408,17 @@ class _Answer:
         return _Change(in_order(captured.columns, arrangement.order), captured.diffs)
 
     def _check_arrangements(self) -> None:
-        """Refuse to answer about tables and views that have been altered, or have other plans, since it was asked."""
+        """Refuse to answer about tables and views that were altered or replanned after the query."""
         if self._catalog.rearranged != self._rearranged:
             raise InputError("E_WHAT_IF", "tables or plans were altered since this was asked", "ask db.what_if again")
 
     def errors_of(self, what: Table | View) -> list[tuple[str, int]]:
-        """What would go wrong in a view, and for how many rows."""
+        """The errors that a view would have, with numbers of rows."""
         operators = self._overview.fallible.get(what, ()) if isinstance(what, View) else ()
         return [told for o in operators for told in self._errors[o]]
 
     def refuse_errors(self, what: Table | View) -> None:
-        """Refuse to say what would be in a view that would lack rows."""
+        """Refuse to return the contents of a view that would lack rows."""
         if errors := self.errors_of(what):
             told = ", ".join(f"{text} ({n})" for text, n in errors)
             raise RowErrors(
@@ -432,7 +434,7 @@ TYPES = (STR, INT, INT)
 
 
 def _take(core: Core, how: str, given: Any, into: list[tuple[str, str, Any]]) -> None:
-    """Add the rows that are given for each table, in one line."""
+    """Stage the rows given for each table in a one-line query."""
     if type(given) is not dict and not isinstance(given, Mapping):
         raise InputError("E_TYPE", f"what_if({how}={given!r})", f'name the tables: {how}={{"table": [rows]}}')
     for name, rows in given.items():
@@ -445,7 +447,7 @@ def _take(core: Core, how: str, given: Any, into: list[tuple[str, str, Any]]) ->
 
 
 def _errors(core: Core, operator: Operator, found: Supposed, time: int) -> list[tuple[str, int]]:
-    """Errors that are there, and those that would be."""
+    """The current errors, and the hypothetical ones."""
     assert operator.trace is not None
     core.runtime.sync(operator)
     more = found.get(operator.number)

@@ -1,3 +1,3 @@
-"""Who may do what in a session: who acts (`acting`), what is kept about roles (`roles`, `passwords`), and the one place
-that decides (`access`).
+"""Access control: the current `principal`, the stored roles (`roles`, `passwords`), and the single place that decides
+(`access`).
 """

@@ -1,19 +1,19 @@
-"""Access: the one place that decides what a principal may do in a session.
+"""Access control: the single place that decides what a principal may do in a session.
 
-Everything that reads, changes or makes something asks here, each at one place:
+Every read, change or definition is checked here, each at one place:
 
     a plan is bound to a table or view   SQL's `Compiler.table`; plans, rules and names of clients   `may_read`,
                                          of some columns (SQL alone)                                 `readable`
     rows are staged                      `Transactions.stage` and `.add`                             `may_change`
     things are made, altered, dropped    `Definitions`                                   `may_create`, `may_own`
     a function is called                 SQL's functions, where they are bound                       `may_execute`
-    what concerns the whole server       `stats`, `memory`, checkpoints, `ev.*`, sources             `may_manage`
+    server-wide operations       `stats`, `memory`, checkpoints, `ev.*`, sources             `may_manage`
 
-For the program that a session belongs to (`WHO` is None) and for superusers the answer is always yes. Everybody else
-may do what was granted to them, to a role they are a member of, or to PUBLIC, and everything with what they own.
+The program that owns a session (`WHO` is None) and superusers may do everything. Everyone else may do what was granted
+to them, to a role they are a member of, or to PUBLIC, and everything with what they own.
 
-A thing that somebody may do nothing with does not exist for them: the error is the same whether it is there or not.
-Which *rows* somebody sees is up to policies (`everview.sql.rights.policies`), which are bound where plans are.
+An object on which a user has no privilege does not exist for them: the error is the same whether it exists or not.
+Which *rows* a user sees is decided by policies (`everview.sql.rights.policies`), which are bound together with plans.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from everview.language.relation import relation_of
 from everview.session import doors
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.entries import AccessSet
-from everview.session.rights.acting import COMMAND, WHO, Principal
+from everview.session.rights.principal import COMMAND, WHO, Principal
 from everview.session.rights.roles import PUBLIC, Grant, Policy, Rights, Role, read_rights, read_role, written
 
 if TYPE_CHECKING:
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 NO_RIGHTS = Rights()
 
 MONITOR = "pg_monitor"
-"""Whoever is a member of this role may look at the whole server: `ev.*`, stats, metrics."""
+"""Members of this role may inspect the whole server: `ev.*`, stats, metrics."""
 
 
 class Access:
-    """Roles and rights of a session, and what they allow."""
+    """The roles and rights of a session, and what they allow."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self.roles: Mapping[str, Role] = {}
         self.rights: Mapping[tuple[str, str], Rights] = {}
-        """by the kind of thing (relation, function, schema) and its name"""
+        """by the kind of object (relation, function, schema) and its name"""
         self.version = 0
-        """another one means that something was granted, revoked or dropped"""
+        """changes whenever something is granted, revoked or dropped"""
 
-    # changing what is kept
+    # updating roles and rights
 
     def set_role(self, role: Role) -> None:
-        """Make a role, or change it."""
+        """Create or change a role."""
         self._core.definitions.remarks.add(AccessSet("role", role.name, written(role)))
 
     def drop_role(self, name: str) -> None:
-        """Drop a role; whoever was a member of it is not any more, and what was granted to it is not."""
+        """Drop a role, its memberships, and everything granted to it."""
         for role in list(self.roles.values()):
             if name in (*role.member_of, *role.admin_of):
                 left = tuple(m for m in role.member_of if m != name)
@@ -71,11 +71,11 @@ class Access:
         self._core.definitions.remarks.add(AccessSet("role", name, ""))
 
     def set_rights(self, kind: str, name: str, rights: Rights) -> None:
-        """Say whose a thing is, and what others may do with it."""
+        """Set the owner of an object, and its grants and policies."""
         self._core.definitions.remarks.add(AccessSet(kind, name, "" if rights == NO_RIGHTS else written(rights)))
 
     def said(self, entry: AccessSet) -> None:
-        """What an entry says is so from now on."""
+        """Apply an entry."""
         if entry.kind == "role":
             roles = {n: r for n, r in self.roles.items() if n != entry.name}
             self.roles = {**roles, entry.name: read_role(entry.value)} if entry.value else roles
@@ -86,33 +86,33 @@ class Access:
         self.version += 1
 
     def forget(self, kind: str, name: str) -> None:
-        """A thing is dropped; its entry goes with that of the thing."""
+        """Remove the rights of a dropped object, whose entry goes with the object's."""
         if (kind, name) in self.rights:
             self.rights = {k: r for k, r in self.rights.items() if k != (kind, name)}
             self.version += 1
 
     def renamed(self, old: str, new: str) -> None:
-        """A table or view has another name."""
+        """Move the rights of a renamed table or view."""
         if ("relation", old) in self.rights:
             self.rights = {(k, new if (k, n) == ("relation", old) else n): r for (k, n), r in self.rights.items()}
             self.version += 1
 
-    # who somebody is
+    # identity
 
     def is_free(self, who: Principal | None) -> bool:
-        """Whether somebody may do everything."""
+        """Whether a principal may do everything."""
         if who is None or (who.free and not who.acts_as):
             return True
         role = self.roles.get(who.name)
         return role is not None and role.superuser
 
     def acting(self) -> Principal | None:
-        """Who acts, if not everything is allowed to them; None if it is."""
+        """The current principal if it is restricted; None if it may do everything."""
         who = WHO.get()
         return None if who is None or self.is_free(who) else who
 
     def all_roles(self, name: str) -> frozenset[str]:
-        """A role, those it is a member of, and PUBLIC."""
+        """A role, the roles it is a member of, and PUBLIC."""
         found, left = {PUBLIC}, [name]
         while left:
             one = left.pop()
@@ -131,7 +131,7 @@ class Access:
         return name == who.role or name in self.all_roles(who.role) - {PUBLIC}
 
     def alive(self, who: Principal) -> bool:
-        """Whether somebody who was let in would still be: the role is there, and the token."""
+        """Whether a principal would still be admitted: its role and token still exist."""
         if who.until is not None and who.until <= time.time():
             return False
         if who.free:
@@ -145,10 +145,10 @@ class Access:
             return token is not None and (token.until is None or token.until > time.time())
         return True
 
-    # what somebody may do
+    # privileges
 
     def has(self, privilege: str, kind: str, name: str, who: Principal | None = None) -> bool:
-        """Whether somebody, or whoever acts, has a privilege."""
+        """Whether a principal (by default the current one) has a privilege."""
         who = WHO.get() if who is None else who
         if who is None or self.is_free(who):
             return True
@@ -161,7 +161,8 @@ class Access:
         return any(privilege in rights.grants.get(role, ()) for role in roles) and self._fits(rights, who)
 
     def columns(self, privilege: str, name: str, who: Principal | None = None) -> frozenset[str] | None:
-        """The columns of a table or view with which somebody, or whoever acts, may do something; None: with all."""
+        """The columns of a table or view for which a principal (by default the current one) has a privilege; None:
+        all."""
         who = WHO.get() if who is None else who
         if self.has(privilege, "relation", name, who):
             return None
@@ -173,7 +174,7 @@ class Access:
         return frozenset().union(*(rights.columns(privilege, role) for role in roles))
 
     def passes_on(self, grant: Grant, kind: str, name: str) -> str | None:
-        """As which role whoever acts may give a privilege to others: "" as the owner, None not at all."""
+        """The role as which the current principal may grant a privilege: "" as the owner, None not at all."""
         who = self.acting()
         if who is None or self.owns(kind, name, who):
             return ""
@@ -186,15 +187,15 @@ class Access:
         return rights.owner in roles or any(rights.grants.get(role) for role in roles)
 
     def _fits(self, rights: Rights, who: Principal) -> bool:
-        """Whether somebody has the attributes that are built into a view."""
+        """Whether a principal has the attributes that are built into a view."""
         return all(who.setting(name) == value for name, value in rights.bound.items())
 
     def is_bound(self, name: str) -> bool:
-        """Whether a view is only for those who have the attributes of whoever made it."""
+        """Whether a view is restricted to principals with the attributes of its creator."""
         return bool(self.rights.get(("relation", name), NO_RIGHTS).bound)
 
     def owns(self, kind: str, name: str, who: Principal | None = None) -> bool:
-        """Whether a thing is somebody's own."""
+        """Whether a principal owns an object."""
         who = WHO.get() if who is None else who
         if who is None or self.is_free(who):
             return True
@@ -202,7 +203,7 @@ class Access:
         return bool(rights.owner) and rights.owner in self.all_roles(who.name)
 
     def sees(self, kind: str, name: str, who: Principal | None = None) -> bool:
-        """Whether somebody may do anything with a thing: else it does not exist for them."""
+        """Whether a principal has any privilege on an object; otherwise it does not exist for them."""
         who = WHO.get() if who is None else who
         if who is None or self.is_free(who) or self.owns(kind, name, who):
             return True
@@ -212,35 +213,37 @@ class Access:
         return kind == "relation" and bool(self.columns("SELECT", name, who))
 
     def visible(self, names: Iterable[str]) -> list[str]:
-        """The tables and views among these that exist for whoever acts."""
+        """The tables and views among these that exist for the current principal."""
         return list(names) if self.acting() is None else [n for n in names if self.sees("relation", n)]
 
-    # refusing
+    # checks
 
     def may_read(self, name: str) -> None:
-        """Refuse to read a table or view."""
+        """Refuse unless a table or view may be read."""
         self.may("SELECT", "relation", name)
 
     def readable(self, name: str) -> frozenset[str] | None:
-        """The columns of a table or view that whoever acts may read, None for all; refused if there are none."""
+        """The columns of a table or view that the current principal may read, None for all; raises if there are
+        none."""
         shown = self.columns("SELECT", name) if self.acting() is not None else None
         if shown is not None and not shown:
             self.may_read(name)
         return shown
 
     def shown(self, name: str) -> frozenset[str] | None:
-        """The columns whose names are told to whoever acts, None for all: who may read some is told of those."""
+        """The columns whose names are visible to the current principal, None for all: readers of some columns see
+        those."""
         found = self.columns("SELECT", name) if self.acting() is not None else None
         return found or None
 
     def may(self, privilege: str, kind: str, name: str) -> None:
-        """Refuse what is not allowed."""
+        """Refuse unless a privilege is granted."""
         who = self.acting()
         if who is not None and not self.has(privilege, kind, name, who):
             raise self.refused(privilege, kind, name, who)
 
     def refused(self, privilege: str, kind: str, name: str, who: Principal) -> InputError:
-        """The error for something that is not allowed, or is not there: nobody can tell which from it."""
+        """Return the error for an object that is forbidden or does not exist; it does not reveal which."""
         what = {"relation": "table or view", "function": "function", "schema": "schema"}[kind]
         if kind == "relation" and self.sees(kind, name, who):
             some = " all columns of" if self.columns(privilege, name, who) else ""
@@ -252,7 +255,7 @@ class Access:
         )
 
     def may_create(self, name: str) -> None:
-        """Refuse to make a table or view of a name."""
+        """Refuse unless a table or view of this name may be created."""
         who = self.acting()
         if who is None or name.startswith(RESERVED_PREFIX):
             return
@@ -263,7 +266,7 @@ class Access:
         self._check_room(who)
 
     def may_own(self, kind: str, name: str) -> None:
-        """Refuse to alter or drop what is somebody else's."""
+        """Refuse to alter or drop an object of another owner."""
         who = self.acting()
         if who is None or name.startswith(RESERVED_PREFIX) or self.owns(kind, name, who):
             return
@@ -272,18 +275,18 @@ class Access:
         raise self.refused("ALTER", kind, name, who)
 
     def may_execute(self, name: str) -> None:
-        """Refuse to call a function."""
+        """Refuse unless a function may be called."""
         self.may("EXECUTE", "function", name.lower())
 
     def may_manage(self, what: str, *, look: bool = False) -> None:
-        """Refuse what concerns the whole server; members of `pg_monitor` may look."""
+        """Refuse server-wide operations; members of `pg_monitor` may inspect."""
         who = self.acting()
         if who is None or (look and MONITOR in self.all_roles(who.name)):
             return
         raise forbidden(f"{who.name} may not {what}", "only a superuser may")
 
     def may_change(self, table: Table, rows: Any, diff: int) -> None:
-        """Refuse to stage rows."""
+        """Refuse unless rows may be staged."""
         name = relation_of(table).label
         who = self.acting()
         if who is None or name.startswith(RESERVED_PREFIX) or relation_of(table).origin is not None:
@@ -296,8 +299,8 @@ class Access:
             doors.check_rows(self._core, table, rows, diff)
 
     def _may_change(self, name: str, who: Principal, command: str, diff: int) -> None:
-        """Refuse to change a table's rows as a part of a command. An UPDATE takes rows away and puts others in; MERGE
-        was asked about each of its parts before.
+        """Refuse unless a command may change a table's rows. An UPDATE deletes rows and inserts others; MERGE has
+        already been checked for each of its parts.
         """
         alone = "INSERT" if diff > 0 else "DELETE"
         wanted = {"UPDATE": ("UPDATE",), "TRUNCATE": ("TRUNCATE",), "MERGE": (alone, "UPDATE")}.get(command, (alone,))
@@ -305,7 +308,7 @@ class Access:
             raise self.refused(wanted[0], "relation", name, who)
 
     def refuse_policies(self, name: str) -> None:
-        """Refuse to rename columns that policies name."""
+        """Refuse to rename columns that policies refer to."""
         rights = self.rights.get(("relation", name), NO_RIGHTS)
         if rights.policies:
             first = rights.policies[0].name
@@ -315,7 +318,8 @@ class Access:
         self.refuse_grants(name, ())
 
     def refuse_grants(self, name: str, kept: Iterable[str]) -> None:
-        """Refuse to take columns away that were granted one by one: others of the same name would be theirs."""
+        """Refuse to drop columns that were granted individually: later columns of the same name would inherit the
+        grant."""
         for grant in self.rights.get(("relation", name), NO_RIGHTS).given:
             if gone := set(grant.columns).difference(kept):
                 column = min(gone)
@@ -324,10 +328,10 @@ class Access:
                     "E_IN_USE", what, f"REVOKE {grant.privilege} ({column}) ON {name} FROM {grant.role} first"
                 )
 
-    # how much
+    # quotas
 
     def limits(self, role: str) -> dict[str, float]:
-        """What a role may use: the least that it or a role it is a member of is given."""
+        """The quotas of a role: the minimum over it and the roles it is a member of."""
         found: dict[str, float] = {}
         for name in self.all_roles(role):
             for kind, most in (self.roles[name].quotas if name in self.roles else {}).items():
@@ -335,11 +339,11 @@ class Access:
         return found
 
     def owned(self, role: str) -> list[str]:
-        """Tables and views of a role's own."""
+        """The tables and views that a role owns."""
         return [n for (kind, n), rights in self.rights.items() if kind == "relation" and rights.owner == role]
 
     def bytes_of(self, role: str) -> int:
-        """What these hold, indexes included."""
+        """The size of these in bytes, including indexes."""
         catalog, measure = self._core.catalog, self._core.runtime.measure()
         size = 0
         for name in self.owned(role):
@@ -352,14 +356,14 @@ class Access:
         return size
 
     def check_rows(self, count: int) -> None:
-        """Refuse a statement of too many rows."""
+        """Refuse a statement with too many rows."""
         who = self.acting()
         most = None if who is None else self.limits(who.role).get("rows")
         if who is not None and most is not None and count > most:
             raise exceeded(who.role, "rows", most)
 
     def _check_room(self, who: Principal) -> None:
-        """Refuse to make one more thing, or to make things larger."""
+        """Refuse to create another object, or to let objects grow."""
         limits = self.limits(who.role)
         if len(self.owned(who.name)) >= limits.get("views", float("inf")):
             raise exceeded(who.role, "views", limits["views"])
@@ -369,19 +373,20 @@ class Access:
         if "bytes" in limits and self.bytes_of(who.name) >= limits["bytes"]:
             raise exceeded(who.role, "bytes", limits["bytes"])
 
-    # what is made
+    # ownership
 
     def made(self, kind: str, name: str, bound: Mapping[str, Any] | None = None) -> None:
-        """Something was made: it is the acting role's own."""
+        """Record a new object as owned by the current role."""
         who = WHO.get()
         if who is None or (who.free and not who.acts_as) or name.startswith(RESERVED_PREFIX):
             return
         self.set_rights(kind, name, Rights(who.name, bound=dict(bound or {})))
 
-    # rows
+    # row-level security
 
     def policies(self, name: str, command: str) -> tuple[Policy, ...] | None:
-        """The policies that count for whoever acts; None if all rows do. An empty tuple: none do."""
+        """The policies that apply to the current principal; None if all rows are visible, an empty tuple if none
+        are."""
         who = self.acting()
         if who is None:
             return None
@@ -395,11 +400,11 @@ class Access:
 
 
 def exceeded(role: str, kind: str, most: float) -> InputError:
-    """The error for too much."""
+    """Return the error for an exceeded quota."""
     words = {"rate": "calls a second", "rows": "rows in a statement", "views": "tables and views"}
     return InputError("E_QUOTA", f"{role} may have {most:g} {words.get(kind, kind)}", "wait, or have its quota raised")
 
 
 def forbidden(what: str, hint: str = "") -> InputError:
-    """The error for what is not allowed."""
+    """Return the error for a forbidden operation."""
     return InputError("E_FORBIDDEN", what, hint)

@@ -1,7 +1,7 @@
-"""What is kept in place of passwords and tokens: SCRAM verifiers (RFC 5802) and digests.
+"""Stored forms of passwords and tokens: SCRAM verifiers (RFC 5802) and digests.
 
-Neither lets anybody in who reads it. A password may be weak, so its verifier costs thousands of rounds to guess at; a
-token is 256 random bits, for which one round is enough.
+Neither can be used to log in. A password may be weak, so its verifier takes thousands of rounds per guess; a token is
+256 random bits, for which one round is enough.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROUNDS = 4096
 
 @dataclass(frozen=True)
 class Verifier:
-    """What is kept in place of a password."""
+    """The stored form of a password."""
 
     salt: bytes
     rounds: int
@@ -41,18 +41,18 @@ class Verifier:
 
     @classmethod
     def of_nobody(cls, name: str, secret: bytes) -> Verifier:
-        """One that no password fits, always the same for the same name."""
+        """A verifier that matches no password, always the same for the same name."""
         salt = signed(secret, name.encode("utf-8", "surrogatepass"))[:16]
         return cls(salt, ROUNDS, signed(secret, b"stored" + salt), signed(secret, b"server" + salt))
 
     def __str__(self) -> str:
-        """As PostgreSQL keeps it: SCRAM-SHA-256$rounds:salt$stored:server"""
+        """In PostgreSQL's format: SCRAM-SHA-256$rounds:salt$stored:server"""
         salt, stored, server = (base64.b64encode(part).decode() for part in (self.salt, self.stored, self.server))
         return f"SCRAM-SHA-256${self.rounds}:{salt}${stored}:{server}"
 
     @classmethod
     def read(cls, text: str) -> Verifier:
-        """From its text.
+        """Parse the text form.
 
         >>> one = Verifier.of("secret")
         >>> Verifier.read(str(one)) == one
@@ -65,7 +65,7 @@ class Verifier:
         return cls(salt, int(found[1]), stored, server)
 
     def fits(self, password: str) -> bool:
-        """Whether a password is the one, where it was said in the open (over TLS).
+        """Whether a plain-text password (sent over TLS) matches.
 
         >>> Verifier.of("secret").fits("secret"), Verifier.of("secret").fits("guess")
         (True, False)
@@ -80,7 +80,7 @@ def signed(key: bytes, data: bytes) -> bytes:
 
 
 def new_token(name: str) -> str:
-    """A token that nobody guesses, with a name that is no secret.
+    """Generate an unguessable token, with a public name.
 
     >>> new_token("ci").startswith("ev_ci_")
     True
@@ -89,5 +89,5 @@ def new_token(name: str) -> str:
 
 
 def digest_of(token: str) -> str:
-    """What is kept of a token."""
+    """The stored form of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,8 +1,8 @@
-"""Roles, tokens, rights and policies, as data: what `everview.session.rights.access` decides by.
+"""Roles, tokens, rights and policies as data; `everview.session.rights.access` decides by them.
 
-They are kept with the database, each as one text of JSON (`AccessSet` in the catalogue's entries). Of a password only a
-SCRAM verifier is kept, of a token only a digest: neither can be used to log in. Everything here is frozen, so that it
-can be read from any thread while another one changes it.
+They are stored with the database as JSON (`AccessSet` entries in the catalog). Passwords are stored as SCRAM verifiers
+and tokens as digests: neither can be used to log in. Everything here is frozen, so it can be read in any thread while
+another one changes it.
 """
 
 from __future__ import annotations
@@ -14,49 +14,49 @@ from functools import cached_property
 from typing import Any
 
 PUBLIC = "public"
-"""What is granted to this role is everybody's."""
+"""Grants to this role apply to everyone."""
 
 PRIVILEGES: dict[str, tuple[str, ...]] = {
     "relation": ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"),
     "function": ("EXECUTE",),
     "schema": ("CREATE", "USAGE"),
 }
-"""What can be granted, by the kind of thing; SUBSCRIBE is another word for SELECT."""
+"""Grantable privileges by kind of object; SUBSCRIBE is a synonym of SELECT."""
 
 QUOTAS = ("connections", "subscriptions", "views", "bytes", "milliseconds", "rows", "rate", "memory", "weight")
-"""What a role can be given so much of."""
+"""The quotas of a role."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token of a role's: `ev_<name>_<secret>`, of which the secret is not kept."""
+    """A token of a role: `ev_<name>_<secret>`; the secret is not stored."""
 
     name: str
     digest: str
     """SHA-256 of the whole token"""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     until: float | None = None
-    """when it ends, as a moment in seconds"""
+    """expiry, in seconds since the epoch"""
 
 
 @dataclass(frozen=True)
 class Role:
-    """Somebody, or a group of them."""
+    """A user or a group."""
 
     name: str
     login: bool = False
     superuser: bool = False
     create_role: bool = False
     bypass: bool = False
-    """whether policies do not count for it"""
+    """whether it is exempt from policies"""
     inherit: bool = True
     verifier: str = ""
-    """of the password: SCRAM-SHA-256$rounds:salt$stored:server, as PostgreSQL writes it"""
+    """SCRAM-SHA-256$rounds:salt$stored:server, as PostgreSQL writes it"""
     until: float | None = None
-    """when its password ends, as a moment in seconds"""
+    """expiry of its password, in seconds since the epoch"""
     member_of: tuple[str, ...] = ()
     admin_of: tuple[str, ...] = ()
-    """roles that it may give to others"""
+    """roles that it may grant to others"""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     quotas: Mapping[str, float] = field(default_factory=dict)
     tokens: tuple[Token, ...] = ()
@@ -77,46 +77,46 @@ class Policy:
     restrictive: bool = False
 
     def counts_for(self, command: str) -> bool:
-        """Whether it is about a command."""
+        """Whether it applies to a command."""
         return self.command in ("ALL", command)
 
 
 @dataclass(frozen=True)
 class Grant:
-    """One privilege that a role was given."""
+    """A privilege granted to a role."""
 
     role: str
     privilege: str
     by: str = ""
-    """the role that passed it on; nothing for the owner, and for those who may do everything"""
+    """the role that granted it; empty for the owner and for superusers"""
     option: bool = False
-    """whether the role may pass it on in turn"""
+    """whether the role may grant it further"""
     columns: tuple[str, ...] = ()
-    """what it is about; all columns, if there are none"""
+    """the columns it is restricted to; empty: all"""
 
     def allows(self, other: Grant) -> bool:
-        """Whether whoever has this one may have given the other."""
+        """Whether a holder of this grant may have issued the other."""
         wide_enough = not self.columns or (bool(other.columns) and set(other.columns) <= set(self.columns))
         return self.option and self.role == other.by and self.privilege == other.privilege and wide_enough
 
 
 @dataclass(frozen=True)
 class Rights:
-    """Whose a thing is, what others may do with it, and which of its rows."""
+    """The owner of an object, its grants, and its row policies."""
 
     owner: str = ""
-    """the role that owns it; nobody but those who may do everything, if empty"""
+    """the owning role; if empty, only superusers own it"""
     given: tuple[Grant, ...] = ()
     row_security: bool = False
     forced: bool = False
-    """whether policies count for the owner, too"""
+    """whether policies apply to the owner as well"""
     policies: tuple[Policy, ...] = ()
     bound: Mapping[str, Any] = field(default_factory=dict)
-    """attributes whose values are built into a view: only who has the same may read it"""
+    """attributes whose values are built into a view: only principals with the same values may read it"""
 
     @cached_property
     def grants(self) -> dict[str, tuple[str, ...]]:
-        """What each role may do with all of it, whoever gave it that."""
+        """The privileges of each role on the whole object, whoever granted them."""
         found: dict[str, dict[str, None]] = {}
         for grant in self.given:
             if not grant.columns:
@@ -124,12 +124,12 @@ class Rights:
         return {role: tuple(privileges) for role, privileges in found.items()}
 
     def columns(self, privilege: str, role: str) -> frozenset[str]:
-        """The columns with which a role may do something, where it may not with all of them."""
+        """The columns for which a role has a privilege that it does not have on all of them."""
         mine = (g.columns for g in self.given if (g.role, g.privilege) == (role, privilege))
         return frozenset(column for columns in mine for column in columns)
 
     def granted(self, grant: Grant) -> Rights:
-        """With one privilege more. What the same role gave before is added to."""
+        """With a further privilege, merged with what the same role granted before."""
 
         def same(g: Grant) -> bool:
             return (g.role, g.privilege, g.by, bool(g.columns)) == (
@@ -146,8 +146,8 @@ class Rights:
 
     def revoked(self, role: str, privilege: str, by: str | None = None, columns: tuple[str, ...] = (),
                 *, option: bool = False) -> Rights:  # fmt: skip
-        """Without a privilege of a role, or only without the option to pass it on; `by`: as far as this role gave it.
-        What depends on it stays: see `supported`.
+        """Without a privilege of a role, or only without its grant option; `by`: only what this role granted. Dependent
+        grants stay: see `supported`.
         """
         left: list[Grant] = []
         for g in self.given:
@@ -160,7 +160,7 @@ class Rights:
         return replace(self, given=tuple(left))
 
     def supported(self) -> Rights:
-        """Without what was passed on by roles that may not pass it on any more, nor by those they had it from.
+        """Without grants by roles that may no longer grant them, transitively.
 
         >>> owner, ann = Grant("ann", "SELECT", option=True), Grant("bob", "SELECT", by="ann")
         >>> Rights(given=(owner, ann)).revoked("ann", "SELECT").supported().given
@@ -176,7 +176,7 @@ class Rights:
 
 
 def written(value: Role | Rights) -> str:
-    """As the text that is kept.
+    """Serialise.
 
     >>> read_role(written(Role("ann", login=True, attributes={"tenant": "a"}))).attributes
     {'tenant': 'a'}
@@ -185,7 +185,7 @@ def written(value: Role | Rights) -> str:
 
 
 def read_role(text: str) -> Role:
-    """A role from the text that is kept."""
+    """Parse a role."""
     found = json.loads(text)
     found["tokens"] = tuple(Token(**t) for t in found["tokens"])
     for name in ("member_of", "admin_of"):
@@ -194,13 +194,13 @@ def read_role(text: str) -> Role:
 
 
 def read_rights(text: str) -> Rights:
-    """Rights from the text that is kept.
+    """Parse rights.
 
     >>> read_rights(written(Rights("ann", (Grant("bob", "SELECT"),)))).grants
     {'bob': ('SELECT',)}
     """
     found = json.loads(text)
-    older = found.pop("grants", {})  # before privileges could be passed on
+    older = found.pop("grants", {})  # written before privileges could be granted further
     given = [Grant(**{**g, "columns": tuple(g["columns"])}) for g in found.pop("given", ())]
     given += [Grant(role, privilege) for role, privileges in older.items() for privilege in privileges]
     found["given"] = tuple(given)

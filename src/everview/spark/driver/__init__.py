@@ -1,8 +1,6 @@
-"""The driver's side: `cluster` (a step is run by tasks and is one commit), `job` (what is asked of tasks), `placing`
-(one task or several), `submitting`, `lingering` (tasks stay for the next step): `long_lived_task`, `gang`; `merging`,
-`interrupts`, `slots`, `versions`.
+"""The driver's side.
 
-Besides:
-
-    alive, resharding      whether Spark is there; another number of shards
+Read in this order: `cluster` (tasks run a step, which becomes one commit), `job` (requests and answers), `placing` (one
+task or several), `submitting`, `lingering` (tasks stay for the next step), `long_lived_task`, `gang`, `merging`,
+`interrupts`, `slots`, `versions`, `alive` (is Spark still there), `resharding`.
 """

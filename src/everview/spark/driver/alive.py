@@ -1,12 +1,11 @@
-"""Whether there still is a Spark to talk to.
+"""Detecting that Spark itself is gone.
 
-The Python driver speaks to a JVM through Py4J. A JVM that ends on its own (killed for its memory, say) leaves a
-SparkContext that looks like any other, and every call to it fails like a job that Spark gave up. But a job may be tried
-again and that JVM will not come back, so the two must be told apart: after a failure, and only then, the JVM is asked
-something cheap. A JVM that lives may still have stopped its SparkContext, when its application was ended by the cluster
-manager, for example.
+The Python driver talks to a JVM through Py4J. When the JVM dies (killed for its memory, say), the SparkContext object
+survives, and every call to it fails like an aborted job. A job can be retried; a dead JVM cannot. To tell the two
+apart, a cheap call probes the JVM after a failure, and only then. A live JVM may also have stopped its SparkContext,
+for example when the cluster manager ended the application.
 
-Hazard: a JVM that is stopped (SIGSTOP) or unreachable does not answer, and Py4J waits for answers without end.
+Hazard: a JVM that is stopped (SIGSTOP) or unreachable does not respond, and Py4J has no timeout.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _STOPPED = "the SparkSession has been stopped"
 
 
 def lost(context: Any) -> InputError | None:
-    """The error that says why a SparkContext is of no use any more; None if it is alive, or a stand-in for one."""
+    """The error that explains why a SparkContext is unusable; None if it is alive, or a test double."""
     if getattr(context, "_jsc", context) is None:
         return InputError("E_SPARK", _STOPPED, "close this session, and open another with a new SparkSession")
     if not type(context).__module__.startswith("pyspark."):
         return None
     try:
         stopped = context._jsc.sc().isStopped()
-    except Exception as error:  # Py4J has many ways to say that nobody answers
+    except Exception as error:  # Py4J reports a missing JVM in many ways
         made = InputError("E_SPARK", _DEAD, "what was committed is safe: start this program again, with a new Spark")
         made.__cause__ = error
         return made
@@ -40,7 +39,7 @@ def lost(context: Any) -> InputError | None:
 
 @contextmanager
 def asking(context: Any) -> Iterator[None]:
-    """What fails here because Spark is lost says so; other errors come out as they are."""
+    """Failures inside the block that are caused by a lost Spark are reported as such; others pass through."""
     try:
         yield
     except EverviewError:
@@ -54,7 +53,7 @@ def asking(context: Any) -> Iterator[None]:
 
 @contextmanager
 def unless_lost(context: Any) -> Iterator[None]:
-    """What fails here because Spark is lost need not be done: it gave back something that went with it."""
+    """Ignore failures inside the block that are caused by a lost Spark: the resource to release went with it."""
     try:
         yield
     except Exception:

@@ -1,13 +1,12 @@
-"""The shards on Spark: every step is run by tasks, and committed to the store as one version.
+"""Shards on Spark: tasks run every step, and the store commits it as one version.
 
-A small change is run by one task on all shards: moving it between processes would cost more than the work. A large one,
-or one on large state, is run by a gang of as many tasks as there are slots, which exchange rows directly (`placing`,
-`submitting`). Either way what tasks do is pure (see `job`), so it can be done as often as need be; only the driver
-commits.
+A small step runs in one task on all shards, because moving rows between processes would cost more than the work. A
+large step, or one on large state, runs in a gang of as many tasks as there are slots, which exchange rows directly
+(`placing`, `submitting`). Tasks are pure functions (see `job`) and can be retried freely; only the driver commits.
 
-Batches of a version are small pieces in its commit, or files; `merging` keeps lists of them short. A step's input
-travels inside the job while it is small, else as a file per shard that lasts as long as the step: many rows through the
-JVM would cost more than the step.
+The batches of a version are stored inside its commit if they are small, otherwise as files; `merging` keeps the lists
+of batches short. The input of a small step travels inside the job. That of a large step is written to one file per
+shard for the duration of the step, because sending many rows through the JVM would cost more than the step.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from everview.codes.runs import sorted_by_id
 from everview.dataflow.commands import Commands
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
-from everview.dataflow.saved import image_of, packed_entries
+from everview.dataflow.saved_state import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
 from everview.errors import InputError
 from everview.language.relation import relation_of
-from everview.plan.frozen import Functions
+from everview.plan.serialisation import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import RemoteTarget
 from everview.runtime.sharded import Commit, ShardStep
@@ -51,28 +50,28 @@ from everview.store.manifest import BUILT, DECLARED, Place, Ref
 from everview.store.reshard import Spread
 from everview.store.store import BATCHES, Store
 from everview.store.stored_dictionary import FILE_ENTRIES, RESIDENT_ENTRIES, StoredDictionary
-from everview.unbroken import Unbroken
+from everview.uninterruptible import Uninterruptible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORGET = 30.0
-"""Seconds for which a worker keeps shards that another worker has taken over, in case they come back."""
+"""Seconds for which a worker keeps shards that another has taken over, in case they return."""
 
 FILE_BYTES = 1 << 17
-"""Size from which a step's input travels as files."""
+"""Size from which the input of a step travels as files."""
 
 SIZE_EVERY = 16
-"""Versions after which the size of the state is counted anew."""
+"""Versions after which the size of the state is counted again."""
 
 COLLECT_EVERY = 8
-"""Merges after which files that nobody needs are deleted."""
+"""Merges after which unused files are deleted."""
 
 COLLECT_BYTES = 1 << 22
-"""Size of what merges leave behind that is deleted before that, if it is more than the state."""
+"""Size of leftovers of merges from which they are deleted earlier, if they exceed the state."""
 
 COLLECT_GRACE = 60.0
-"""Seconds for which files are spared that may belong to a task still running."""
+"""Minimum age, in seconds, of deleted files: younger ones may belong to a running task."""
 
 
 class SparkCluster:
@@ -91,7 +90,7 @@ class SparkCluster:
         self.shards = store.manifest.shards
         self._commands = Commands(functions)
         self._built = 0  # commands that are committed
-        self._unbroken = Unbroken()
+        self._uninterruptible = Uninterruptible()
         self._submitter = Submitter(self._spark, store.files.root, self.shards, self._commands.encoded)
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
@@ -104,8 +103,8 @@ class SparkCluster:
         self.forget = FORGET
 
     def linger(self, seconds: float, longest: float = 0.0) -> None:
-        """Let tasks wait so long for the next step, or up to `longest` if steps come at such intervals; 0: they end
-        with every step.
+        """Keep tasks alive for this many seconds to wait for the next step, or up to `longest` if steps arrive at such
+        intervals; 0 ends them with every step.
         """
         self._submitter.linger(seconds, longest)
 
@@ -130,7 +129,7 @@ class SparkCluster:
                 raise
 
     def undo(self) -> None:
-        self._unbroken.wait()
+        self._uninterruptible.wait()
         self._go_back()
         settle_interrupts()
 
@@ -157,19 +156,19 @@ class SparkCluster:
         return self._run_step(ShardStep(inputs, 0), wanted, noted)
 
     def _drop_lists(self, kept: set[int], commands: tuple[bytes, ...]) -> list[Added]:
-        """Commit that the batches of operators which no root needs are no longer wanted."""
+        """Commit that the batches of operators without any root are no longer needed."""
         gone: dict[Place, list[Ref]] = {p: [] for p in self._store.manifest.lists if p[0] not in kept}
         return self._note(replaces=gone, commands=commands)
 
     def _note(self, **what: Any) -> list[Added]:
-        """Commit what changes no shard's contents."""
+        """Commit something that changes no shard."""
         self._store.commit(self._store.manifest.time, **what)
         self.passed()
         self._built = len(self._commands)
         return []
 
     def passed(self) -> None:
-        """A version was committed that changes no shard's contents."""
+        """Record a committed version that changes no shard."""
         version = self._store.manifest.version
         self._remember(version, self._lineage.get(version - 1, ""))
 
@@ -180,27 +179,27 @@ class SparkCluster:
 
     @property
     def encoded(self) -> list[bytes]:
-        """The commands, as they are written."""
+        """The commands in serialised form."""
         return self._commands.encoded
 
     def follow(self, command: Command) -> None:
-        """A command whose state is in the store already."""
+        """Apply a command whose state is already in the store."""
         self._commands.append(command)
         self._built = len(self._commands)
 
     def knows(self, words: int) -> None:
-        """So many entries of the dictionary are in the store."""
+        """Set how many dictionary entries are in the store."""
         self._words = words
 
     def keep(self, entries: Sequence[bytes]) -> None:
-        """Make entries of the catalog durable."""
+        """Make catalog entries durable."""
         with put_off():
             commands = tuple(DECLARED + entry for entry in entries)
             self._store.commit(self._driver_replica.dataflow.time, commands=commands)
             self.passed()
 
     def noted(self) -> None:
-        """Entries are committed whole."""
+        """Commit catalog entries in one version."""
 
     def step(self, step: ShardStep, wanted: Set[int]) -> Commit:
         with put_off(), asking(self._spark):
@@ -214,7 +213,7 @@ class SparkCluster:
             return [answer.added(shard) for answer in answers for shard in answer.packed]
 
     def _run_step(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> Commit:
-        """Run a step; it is committed with what else is noted."""
+        """Run a step and commit it together with pending notes."""
         job, answers, words = self._ask(step)
 
         def commit() -> list[Added]:
@@ -227,7 +226,7 @@ class SparkCluster:
         return commit
 
     def _ask(self, step: ShardStep, suppose: tuple[int, ...] | None = None) -> tuple[Job, list[Answer], int]:
-        """Have tasks run a step: the job, their answers, and the entries of the dictionary when it began."""
+        """Have tasks run a step. Returns the job, the answers, and the number of dictionary entries when it began."""
         manifest, inputs = self._store.manifest, step.inputs
         encoded = [rows for rows in step.remote if isinstance(rows, EncodedRows)]
         coded = tuple(rows.at(manifest.time + 1) for rows in encoded)
@@ -272,13 +271,13 @@ class SparkCluster:
                 self._store.files.delete(f"{BATCHES}/{name}")
 
     def _words_for(self, inputs: Inputs, job: Job) -> int:
-        """How much a step has to work on."""
+        """The size of a step, in words."""
         words = sum(len(rows) for parts in inputs.values() for _, rows in parts)
         words += sum(int(rows.words) for rows in job.coded)
         return max(words, self._state() // 8) if job.epochs == 0 else words
 
     def _state(self) -> int:
-        """The state's bytes, now or a few versions ago."""
+        """Bytes of state, now or a few versions ago."""
         version = self._store.manifest.version
         if version - self._sized >= SIZE_EVERY:
             self._size, self._sized = self._store.size(), version
@@ -289,7 +288,7 @@ class SparkCluster:
     def _commit(
         self, job: Job, answers: list[Answer], wanted: Set[int], saved: int, noted: dict[str, Any]
     ) -> list[Added]:
-        """Make a version of what the tasks made; `saved` entries of the dictionary are in the store."""
+        """Commit the answers of a step as a version; `saved` dictionary entries are already in the store."""
         adds: list[tuple[int, int, Ref]] = []
         result: list[Added] = []
         for answer in answers:
@@ -318,18 +317,20 @@ class SparkCluster:
         return result
 
     def _learn(self, answer: Answer) -> None:
-        """Know the words that tasks have made."""
+        """Add dictionary entries that tasks created."""
         learned = bytes_table(answer.dictionary)
         if learned is not None:
             self._interner.load(learned)
 
     def _rest(self) -> None:
-        """Hold no words that the store has, if they are many: from now on they are looked up there."""
+        """Release dictionary entries that the store has, if there are many; from then on they are looked up there."""
         if self._interner.resident >= RESIDENT_ENTRIES and self._words == len(self._interner):
             self._interner.rest_on(self._stored_dictionary.runs(self._store.manifest.dictionary), self._words)
 
     def save_entries(self) -> None:
-        """Commit words that came without a step, if they are many, so that they need not be held until one comes."""
+        """Commit dictionary entries that arrived without a step, if there are many, instead of holding them until the
+        next step.
+        """
         if self._interner.resident < RESIDENT_ENTRIES:
             return
 
@@ -341,15 +342,15 @@ class SparkCluster:
             self._rest()
 
         with put_off():
-            self._unbroken.run(work)
+            self._uninterruptible.run(work)
 
     def _saved(self, entries: pa.Table) -> tuple[Ref, ...]:
-        """Entries of the dictionary, put into the store a piece at a time: the whole once more would take memory."""
+        """Write dictionary entries to the store in chunks: a second copy of all of them would take too much memory."""
         pieces = (entries.slice(start, FILE_ENTRIES) for start in range(0, len(entries), FILE_ENTRIES))
         return tuple(self._store.put_dictionary(sorted_by_id(piece)) for piece in pieces)
 
     def _tidy(self, places: set[Place]) -> None:
-        """Commit merges of lists that have become long."""
+        """Commit merges of long lists of batches."""
         changed, texts = self._merger.tidy(places), self._merger.tidy_dictionary()
         if not changed and not texts:
             return
@@ -398,19 +399,19 @@ class SparkCluster:
             return encode_rows(frame, target.fitting, target.place, target.how, place)
 
     def resharding(self, shards: int) -> LiveResharding:
-        """The way to another number of shards."""
+        """The procedure for changing the number of shards."""
         return LiveResharding(self, self._store, shards)
 
     def spreads(self) -> dict[int, Spread]:
-        """Where the rows of each operator belong."""
+        """The partitioning of each operator."""
         return {o.number: o.spread for o in self._driver_replica.dataflow.numbered if o is not None}
 
     def give_slots(self) -> None:
-        """Somebody needs slots."""
+        """Release slots that another job needs."""
         self._submitter.give_slots()
 
     def reshard(self, commit: Callable[[], None]) -> None:
-        """Take another number of shards over, between two steps: `commit` has the store do so."""
+        """Switch to another number of shards, between two steps; `commit` switches the store."""
 
         def work() -> None:
             commit()
@@ -419,7 +420,7 @@ class SparkCluster:
             self._submitter.reshard(self.shards)
 
         with put_off(), asking(self._spark):
-            self._unbroken.run(work)
+            self._uninterruptible.run(work)
 
     def close(self) -> None:
         self._submitter.leave()  # a merge may be waiting for a slot

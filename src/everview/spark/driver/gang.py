@@ -1,20 +1,18 @@
-"""A gang: tasks that stay, each with some of the shards and nothing else.
+"""A gang: long-lived tasks, each owning some of the shards.
 
-The driver starts one Spark job with a task for each member. Every task calls the driver, which has them meet each other
-and sends them steps; rows go between members directly (`everview.spark.gang`). A step on spread state then costs two
-messages for each member and one for each round between them, where a barrier stage of its own cost a second. When no
-step comes for a while the tasks end, and their slots are free (`lingering`).
+The driver starts one Spark job with a task per member. Every task connects to the driver, which introduces the members
+to each other and sends them steps; rows travel directly between members (`everview.spark.gang`). A step on spread state
+then costs two messages per member and one per round between them, where a barrier stage per step cost a second. After
+an idle timeout the tasks end and free their slots (`lingering`).
 
-They are ordinary tasks and not a barrier stage, because the gang is whoever is there. If a member dies Spark starts its
-task again, alone, and the others go on with the shards they hold; where executors come and go (dynamic allocation),
-where Spark runs no barrier stages, the tasks that are not running yet ask for executors. Members that are missing are
-waited for `MISSING_SECONDS`, then the others share their shards; who comes later is taken in before the next step. In
-local mode Spark gives a job up that loses a task: then the driver starts another, as it does in any mode if Spark has
-tried too often.
+Members are ordinary tasks rather than a barrier stage, so that a gang consists of whichever tasks are running. If a
+member dies, Spark restarts its task alone and the others keep their shards. Under dynamic allocation, and where Spark
+does not allow barrier stages, pending tasks make Spark request executors. The driver waits `MISSING_SECONDS` for
+missing members, then the others share their shards; members that arrive later join before the next step. In local mode
+Spark fails a job that loses a task; the driver then starts another, as it does in any mode when Spark gives up.
 
-Hazard: a gang may have all slots. So it does not wait for steps that come at intervals, only for those that follow
-within `linger` seconds, and it goes when a job of somebody else waits for slots, between steps or while it rests. It
-looks for such jobs once a second (`others_wait`).
+Hazard: a gang may occupy all slots. It therefore waits only for steps that follow within `linger` seconds, and it ends,
+between steps or while idle, when another job waits for slots. It checks for such jobs once a second (`others_wait`).
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from everview.cancellation import poll
 from everview.errors import EverviewError, InternalError
 from everview.spark.driver.interrupts import NOTICE, Running, heard
 from everview.spark.driver.lingering import Lingering, all_leave
@@ -38,23 +37,22 @@ from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import Buffer
 from everview.spark.transport.step_line import REACH_SECONDS, UNREACHABLE
 from everview.spark.workers.gang_member import GANG
-from everview.stopping import poll
 
 MISSING_SECONDS = 10.0
-"""Seconds for which members that are missing are waited for, once somebody is there."""
+"""Seconds to wait for missing members, once one is there."""
 
 GATHER_NOTICE = 0.01
-"""Seconds after which a driver that waits for members looks whether one has called."""
+"""Polling interval, in seconds, while the driver waits for members to connect."""
 
 LOOK_SECONDS = 1.0
-"""Seconds between looks whether somebody else's job waits for slots."""
+"""Seconds between checks for other jobs that wait for slots."""
 
 JobFor = Callable[[int, tuple[int, ...]], Buffer]
 """The job of an attempt for a member that runs some shards."""
 
 
 class Gang(Lingering):
-    """The driver's side of a gang; its tasks are started when first needed."""
+    """The driver's side of a gang; its tasks start on first use."""
 
     def __init__(self, context: Any, root: str, shards: int, linger: float) -> None:
         self._root = root
@@ -71,22 +69,22 @@ class Gang(Lingering):
 
     @property
     def members(self) -> int:
-        """How many members there are now."""
+        """The current number of members."""
         return 0 if self._tasks is None else len(self._tasks.coordinator.members)
 
     @property
     def stands(self) -> bool:
-        """Whether there are tasks that wait for a step."""
+        """Whether there are tasks waiting for a step."""
         return self._tasks is not None
 
     def reshard(self, shards: int) -> None:
-        """End its tasks; those that come next share so many shards."""
+        """End the tasks; those started next share the new number of shards."""
         with self._lock:
             self._drop(wait=True)
             self._shards = shards
 
     def run(self, tasks: int, job_for: JobFor, commands: Sequence[bytes], usable: Usable) -> Outcome:
-        """Run a step on so many tasks, fewer if they cannot be had; again if members are lost."""
+        """Run a step on this many tasks, or fewer if they are not available; retries if members are lost."""
         with self._lock:
             self._begin()
             if self._asked:  # and cut off before there was an answer
@@ -101,7 +99,7 @@ class Gang(Lingering):
                 with heard():
                     outcome = self._tasks.run(job_for, commands, usable)
                 self._asked = False
-            except BaseException:  # Ctrl-C, say: tasks must not go on with what nobody wants any more
+            except BaseException:  # such as Ctrl-C: tasks must not continue an abandoned step
                 self._drop(cancel=True)
                 raise
             if outcome.how == AGAIN:
@@ -118,7 +116,7 @@ class Gang(Lingering):
             return outcome
 
     def _give_way(self) -> bool:
-        """Whether somebody else's job waits for slots; nobody asks too often, it takes a call of the JVM."""
+        """Whether another job waits for slots; rate-limited, because it takes a call of the JVM."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return False
@@ -126,7 +124,7 @@ class Gang(Lingering):
         return self._others_wait()
 
     def _others_wait(self) -> bool:
-        """Nobody can tell whose task waits while one of ours does."""
+        """Whether other jobs wait. Unknown while one of our own tasks is waiting."""
         return self._tasks is not None and self._tasks.complete and others_wait(self._context)
 
     def _wait(self, seconds: float) -> None:
@@ -137,7 +135,7 @@ class Gang(Lingering):
         left = self._until - time.monotonic()
         try:
             leave = left <= 0 or self._others_wait()
-        except Exception:  # there is no Spark any more that could be asked; the next step says so
+        except Exception:  # Spark is gone; the next step reports it
             leave = True
         if leave:
             self._drop()
@@ -151,7 +149,7 @@ class Gang(Lingering):
 
 
 class _Tasks:
-    """The tasks of a gang, and the lines to them."""
+    """The tasks of a gang and the connections to them."""
 
     def __init__(self, context: Any, root: str, shards: int, wanted: int) -> None:
         self.wanted = wanted
@@ -209,7 +207,9 @@ class _Tasks:
             self.coordinator.waited()
 
     def _restart(self, *, last: bool) -> None:
-        """Spark's job is over, though nobody told its tasks to end. Raises why, if that is the end of it."""
+        """Handle a Spark job that ended although its tasks were not told to. Raises the cause if it cannot be
+        restarted.
+        """
         for member in list(self._lines):
             self._lose(member)
         try:
@@ -228,7 +228,7 @@ class _Tasks:
         self._came = 0
 
     def _meet_new(self) -> None:
-        """Take in members that have called; of two with the same task the later one counts."""
+        """Admit members that have connected; of two connections from the same task the later one counts."""
         while (found := self._door.admit(0)) is not None:
             task, line = found
             for member in [m for m, other in self._task_of.items() if other == task]:
@@ -262,7 +262,7 @@ class _Tasks:
         return written(said, [job, *commands])
 
     def _hear(self, seconds: float) -> None:
-        """Hear what members say, for so long if they say nothing."""
+        """Process messages from members, waiting up to this long for one."""
         waiting = select.poll()
         by_number = {line.socket.fileno(): member for member, line in self._lines.items()}
         for number in by_number:
@@ -278,7 +278,7 @@ class _Tasks:
             self.coordinator.heard(member, said, answer)  # type: ignore[arg-type]
 
     def close(self, *, wait: bool, cancel: bool) -> None:
-        """Let the tasks end, by force if they are to be cancelled, or have not begun."""
+        """End the tasks, forcibly if they are to be cancelled or have not begun."""
         for line in self._lines.values():
             line.close()
         self._door.close()
@@ -289,7 +289,7 @@ class _Tasks:
 
 
 def others_wait(context: Any) -> bool:
-    """Whether jobs have tasks that could run if there were slots."""
+    """Whether other jobs have tasks that are waiting for slots."""
     if not hasattr(context, "statusTracker"):  # a stand-in for Spark
         return False
     tracker = context.statusTracker()

@@ -1,15 +1,15 @@
-"""Ctrl-C on the driver: heard while a step's tasks run, put off while what they did is committed.
+"""Ctrl-C on the driver: delivered while the tasks of a step run, deferred while their results are committed.
 
-An interrupt may come between any two instructions of the main thread. While the driver waits for tasks that is what one
-wants: the step is given up and its tasks are cancelled. Between making a version and taking note of it, it would leave
-a session that does not know what is in its own directory. So a step runs with interrupts `put_off`, except for the wait
-for its tasks, where they are `heard`; what was put off is raised when the step is complete.
+An interrupt may arrive between any two instructions of the main thread. While the driver waits for tasks this is
+harmless: the step is abandoned and its tasks are cancelled. Between committing a version and recording it in memory, an
+interrupt would leave a session that disagrees with its own directory. So a step runs with interrupts deferred
+(`put_off`), except during the wait for its tasks (`heard`); a deferred interrupt is raised once the step is complete.
 
-Nor may an interrupt come in the middle of a call to the JVM: Py4J then loses connections. So jobs run in a thread of
-their own (`Running`), and the main thread only waits for it. And while Spark starts they are put off altogether
+An interrupt must not hit a call to the JVM either, because Py4J then loses connections. Jobs therefore run in their own
+thread (`Running`), and the main thread only waits for it. While Spark starts, interrupts are deferred altogether
 (`until_started`).
 
-Only the main thread gets interrupts, so elsewhere they need not be put off.
+Only the main thread receives interrupts, so other threads need not defer them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from everview.cancellation import poll
 from everview.dataflow import shield
 from everview.spark.driver.alive import unless_lost
-from everview.stopping import poll
-from everview.unbroken import StartedApart
+from everview.uninterruptible import StartedApart
 
 NOTICE = 0.2
-"""Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as
-notebooks use it) wake nobody.
+"""Polling interval of a wait, in seconds: interrupts that are not signals (`_thread.interrupt_main`, as notebooks use
+it) do not wake a waiting thread.
 """
 
 _usual: list[Any] = []  # the handler to hear interrupts with, while they are put off
@@ -38,7 +38,7 @@ _missed: list[tuple[Any, ...]] = []
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Interrupts are raised at the end, but where they are `heard`.
+    """Defer interrupts to the end of the block, except inside `heard`.
 
     >>> said = []
     >>> try:
@@ -66,8 +66,8 @@ def put_off() -> Iterator[None]:
 
 @contextmanager
 def until_started() -> Iterator[None]:
-    """Interrupts are raised when Spark has started: one that comes while PySpark waits for its JVM would leave a JVM
-    behind that nobody can end but by its number. PySpark then hears interrupts itself, with a handler of its own.
+    """Defer interrupts until Spark has started. One that arrives while PySpark waits for its JVM would leave an
+    orphaned JVM behind. Afterwards PySpark handles interrupts itself, with its own handler.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -90,7 +90,7 @@ def until_started() -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """Interrupts are raised at once, also where they are put off."""
+    """Deliver interrupts immediately, even inside `put_off`."""
     if threading.current_thread() is not threading.main_thread() or not _usual:
         yield
         return
@@ -105,7 +105,7 @@ def heard() -> Iterator[None]:
 
 
 def settle() -> None:
-    """A call was cut off where interrupts were put off: have them raised again, as before it."""
+    """Restore immediate delivery after a call was cut off inside `put_off`."""
     if _usual and threading.current_thread() is threading.main_thread():
         usual = _usual[0]
         _usual.clear()
@@ -126,12 +126,12 @@ def _catch_up(handler: Any) -> None:
 
 @cache
 def _job_thread(inheritable: type[Any]) -> type[Any]:
-    """A thread that has what the JVM knows of this one, and begins whatever is raised here."""
+    """A thread that inherits this thread's JVM-side state, and starts even if an exception is raised here."""
     return type("JobThread", (inheritable, StartedApart), {})
 
 
 class Running:
-    """A Spark job on its way, which can be cancelled."""
+    """A running Spark job that can be cancelled."""
 
     def __init__(self, context: Any, collect: Callable[[], list[bytes]]) -> None:
         from pyspark import InheritableThread, SparkContext  # its jobs are this thread's: the same pool, the same group
@@ -162,15 +162,15 @@ class Running:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the job has ended."""
         return self._over.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it has ended, but no longer than so many seconds."""
+        """Wait until the job has ended, at most this many seconds."""
         self._over.wait(seconds)
 
     def result(self) -> list[bytes]:
-        """What its tasks say; waits for them. Raises what Spark says of a job that failed."""
+        """The results of its tasks; waits for them. Raises the error of a failed job."""
         with heard():
             while not self.over:
                 self.wait(NOTICE)
@@ -180,14 +180,14 @@ class Running:
         return self._result
 
     def cancel(self) -> None:
-        """Let Spark end its tasks. Workers that are busy are ended after `spark.python.task.killTimeout`."""
+        """Cancel the job. Spark kills busy workers after `spark.python.task.killTimeout`."""
         if not self.over:
             with unless_lost(self._context):
                 self._context.cancelJobsWithTag(self._tag)
             StartedApart(target=self._insist, daemon=True, name="everview cancels").start()
 
     def _insist(self) -> None:
-        """Cancel again until it has ended: Spark may not have heard of the job yet."""
+        """Cancel repeatedly until the job has ended: Spark may not have registered it yet."""
         with unless_lost(self._context):
             while not self.over:
                 self._context.cancelJobsWithTag(self._tag)

@@ -1,11 +1,11 @@
-"""What the driver asks of tasks and what they answer.
+"""The requests that the driver sends to tasks, and their answers.
 
-A job names the committed version it starts from and brings everything that is not committed yet: the input rows, new
-dictionary entries, the commands that build the dataflow. Its answer is what the step added to every shard. A job is a
-pure function of the two, so Spark may run its tasks as often as it likes.
+A job names the committed version it starts from and contains everything that is not committed yet: the input rows, new
+dictionary entries, the commands that build the dataflow. Its result is what the step added to every shard. A job is a
+pure function of the two, so Spark may run its tasks any number of times.
 
-Answers are data (`message`): the driver runs nothing of what comes back. A job is a pickle, like the functions that
-Spark ships: workers run what their own driver asks of them, and take it from nobody else (`proof`).
+Answers are plain data (`message`): the driver executes nothing that comes back. A job is a pickle, like the functions
+that Spark ships; workers accept jobs only from their authenticated driver (`handshake`).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from everview.store.store import BATCHES
 
 @dataclass(frozen=True)
 class Job:
-    """A step to run from a version on; `epochs` 0: bring the operators of the last command up to date."""
+    """A step to run from a version on; `epochs` 0 brings the operators of the last command up to date."""
 
     root: str
-    """the store's directory"""
+    """the directory of the store"""
     version: int
     time: int
     lineage: dict[int, str]
-    """which attempts made the latest versions: a shard in a worker's memory that came from another is outdated"""
+    """the attempts that produced the latest versions: a cached shard from another attempt is outdated"""
     attempt: str
     shards: int
     epochs: int
     commands: int
-    """how many of the commands (which travel by themselves) build the dataflow this job runs on"""
+    """how many of the commands (which travel separately) build the dataflow of this job"""
     fingerprint: str
     merge_effort: int
     inputs: dict[int, list[tuple[int, bytes]]]
@@ -51,30 +51,30 @@ class Job:
     stored: tuple[Ref, ...] = ()
     """many new entries, in the store already"""
     coded: tuple[Any, ...] = ()
-    """rows that lie in files already (`everview.spark.rows.encoded`)"""
+    """rows that are already in files (`everview.spark.rows.encoded`)"""
     forget: float = 0.0
     """seconds for which a worker keeps shards that another has taken over"""
     forgotten: int = 0
-    """the version at which the dictionary was last freed of words that nobody needs (`everview.store.dictionary_gc`)"""
+    """the version of the last garbage collection of the dictionary (`everview.store.dictionary_gc`)"""
     suppose: tuple[int, ...] | None = None
-    """the operators whose changes are asked for, if the step is to be undone"""
+    """the operators whose changes are returned, if the step is to be undone"""
 
 
 @dataclass
 class Answer:
-    """What a task's shards added, or why the step failed."""
+    """What the shards of a task added, or why the step failed."""
 
     packed: dict[int, Buffer] = field(default_factory=dict)
     files: list[tuple[int, int, Ref]] = field(default_factory=list)
-    """(operator, shard, file) of batches that are too large to travel"""
+    """(operator, shard, file) of batches that are too large to send"""
     dictionary: Buffer = b""
     failure: dict[str, Any] | None = None
     missing: dict[int, int] = field(default_factory=dict)
-    """deletions by key that found nothing, by table"""
+    """deletions by key without a match, by table"""
 
     @classmethod
     def failed(cls, error: BaseException) -> Answer:
-        """The answer of a step that cannot be run, however often it is tried."""
+        """The answer for a step that fails deterministically."""
         return cls(failure=failures.told(error))
 
     def error(self) -> Exception | None:
@@ -82,11 +82,11 @@ class Answer:
         return None if self.failure is None else failures.made(self.failure)
 
     def added(self, shard: int) -> Added:
-        """What a shard added, but for the batches in files."""
+        """What a shard added, except for batches in files."""
         return Added(words_of(self.packed[shard]))
 
     def message(self) -> list[Buffer]:
-        """The answer as a message, in pieces.
+        """The answer as a message, in parts.
 
         >>> answer = Answer({2: bytes(8)}, [(7, 2, Ref(1, 8, "a.arrow", 5))], b"words")
         >>> Answer.read(b"".join(answer.message())) == answer
@@ -115,12 +115,12 @@ def _ref(rows: int, size: int, file: str, crc: int, tally: list[int]) -> Ref:
 
 
 def words_of(data: Buffer) -> np.ndarray:
-    """Words that travelled as bytes, in an array that kernels accept (they want it writable)."""
+    """Words received as bytes, as a writable array, which kernels require."""
     return np.frombuffer(bytearray(data), dtype=np.int64)
 
 
 def write_rows(files: Files, name: str, parts: Iterable[tuple[int, np.ndarray]]) -> None:
-    """Write a shard's input; it need not outlive this process."""
+    """Write the input of a shard to a temporary file."""
     data: list[Any] = []
     for operator, rows in parts:
         data += [np.array([operator, len(rows)], dtype=np.int64).tobytes(), rows.data]
@@ -128,7 +128,7 @@ def write_rows(files: Files, name: str, parts: Iterable[tuple[int, np.ndarray]])
 
 
 def read_rows(files: Files, name: str) -> list[tuple[int, np.ndarray]]:
-    """A shard's input."""
+    """Read the input of a shard."""
     name = f"{BATCHES}/{name}"
     words = np.frombuffer(map_privately(files, name) or bytearray(files.read(name)), dtype=np.int64)
     parts, at = [], 0
@@ -140,7 +140,7 @@ def read_rows(files: Files, name: str) -> list[tuple[int, np.ndarray]]:
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """An Arrow table as bytes; none for an empty one."""
+    """An Arrow table as bytes; empty for an empty table."""
     if not len(table):
         return b""
     sink = pa.BufferOutputStream()
@@ -150,5 +150,5 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def bytes_table(data: Buffer) -> pa.Table | None:
-    """The Arrow table in bytes."""
+    """The Arrow table in these bytes."""
     return pa.ipc.open_stream(pa.py_buffer(data)).read_all() if data else None

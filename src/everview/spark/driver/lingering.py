@@ -1,11 +1,10 @@
-"""Tasks that stay for a while after a step, and go when they are not needed, or when others need their slots.
+"""Tasks that stay alive after a step, and end when idle or when others need their slots.
 
-Whoever runs steps in tasks that stay (`long_lived_task`: one; `gang`: several) lets them wait `linger` seconds for the
-next step. Where steps come at longer intervals, as those of a stream do, they wait for the next one, too, for up to
-`longest` seconds.
+Long-lived tasks (one in `long_lived_task`, several in `gang`) wait `linger` seconds for the next step. If steps arrive
+at longer regular intervals, as those of a stream do, they wait for the next one, up to `longest` seconds.
 
-Several sessions may share an application, and each may have such tasks. Before one starts its own, others that only
-wait give way (`make_room`, `all_leave`).
+Several sessions may share an application, each with such tasks. Before one session starts its own, idle tasks of the
+others end (`make_room`, `all_leave`).
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from everview.spark.driver.slots import slots
-from everview.unbroken import TimerApart
+from everview.uninterruptible import TimerApart
 
 LINGER = 0.2
-"""Seconds for which tasks wait for the next step, at least."""
+"""Minimum idle timeout of tasks, in seconds."""
 
 LONGEST = 4.0
-"""Seconds for which tasks wait at most because steps come at such intervals."""
+"""Maximum idle timeout of tasks, in seconds, if steps arrive at such intervals."""
 
 LATE = 1.5
-"""A step may be later than the one before by this factor and still find the tasks."""
+"""Factor by which an interval may exceed the previous one without a timeout."""
 
 
 class Lingering(ABC):
-    """Tasks that stay, as the driver sees them. Who runs steps holds `_lock`."""
+    """Long-lived tasks, seen from the driver. Whoever runs a step holds `_lock`."""
 
     def __init__(self, context: Any, linger: float, longest: float) -> None:
         self._context = context
@@ -49,19 +48,19 @@ class Lingering(ABC):
     @property
     @abstractmethod
     def taken(self) -> int:
-        """How many slots it has."""
+        """The number of slots in use."""
 
     @abstractmethod
     def _drop(self, *, wait: bool = False, cancel: bool = False) -> None:
-        """End the tasks, by force if they are to be cancelled, and perhaps wait until their slots are free."""
+        """End the tasks, forcibly if they are to be cancelled, and optionally wait until their slots are free."""
 
     def _begin(self) -> None:
-        """A step begins: nobody ends the tasks meanwhile."""
+        """Mark the beginning of a step, during which the tasks may not be ended."""
         self._stop_timer()
         self._pause = time.monotonic() - self._answered
 
     def _rest(self) -> None:
-        """The step is done: wait for the next, but not for ever."""
+        """Mark the end of a step and start the idle timeout."""
         self._answered = time.monotonic()
         self._wait(patience(self._linger, self._pause, self._longest))
 
@@ -81,11 +80,11 @@ class Lingering(ABC):
                 self._overdue()
 
     def _overdue(self) -> None:
-        """No step has come for as long as was waited."""
+        """The idle timeout has expired."""
         self._drop()
 
     def give_way(self) -> None:
-        """End the tasks, unless a step is under way."""
+        """End the tasks unless a step is running."""
         if self._lock.acquire(blocking=False):
             try:
                 self._stop_timer()
@@ -94,12 +93,12 @@ class Lingering(ABC):
                 self._lock.release()
 
     def close(self) -> None:
-        """They are not needed any more."""
+        """End the tasks for good."""
         self.leave()
         atexit.unregister(self.leave)
 
     def leave(self) -> None:
-        """End the tasks now, and wait until their slots are free."""
+        """End the tasks now and wait until their slots are free."""
         with self._lock:
             self._stop_timer()
             self._drop(wait=True)
@@ -110,7 +109,7 @@ _registering = threading.Lock()
 
 
 def others(one: Lingering | None, context: Any) -> list[Lingering]:
-    """Those who have tasks in an application, but for one; who has waited longest is first."""
+    """The other owners of tasks in an application, longest idle first."""
     with _registering:
         known = list(_all)
     found = [each for each in known if each is not one and each._context is context and each.taken]
@@ -118,7 +117,7 @@ def others(one: Lingering | None, context: Any) -> list[Lingering]:
 
 
 def make_room(one: Lingering, context: Any, needed: int) -> None:
-    """Let others that only wait go, until so many slots are free and another one besides."""
+    """End idle tasks of others until this many slots, plus one, are free."""
     waiting = others(one, context)
     if waiting:
         there = slots(context)
@@ -127,13 +126,13 @@ def make_room(one: Lingering, context: Any, needed: int) -> None:
 
 
 def all_leave(context: Any, one: Lingering | None = None) -> None:
-    """End the tasks that wait for steps, of all sessions of an application but one: their slots are needed."""
+    """End the idle tasks of all other sessions in an application, because their slots are needed."""
     for each in others(one, context):
         each.give_way()
 
 
 def patience(linger: float, pause: float, longest: float) -> float:
-    """How long to wait for the next step, if the last one came so long after the one before.
+    """How long to wait for the next step, given the interval between the last two.
 
     >>> patience(0.2, 0.01, 4.0), patience(0.2, 1.0, 4.0), patience(0.2, 60.0, 4.0), patience(0.2, 1.0, 0.0)
     (0.2, 1.5, 0.2, 0.2)

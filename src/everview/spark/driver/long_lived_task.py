@@ -1,18 +1,18 @@
-"""A task that stays for a while: steps that follow each other closely share one Spark job.
+"""A long-lived task: steps in quick succession share one Spark job.
 
-An empty job with a Python task takes tens of milliseconds, most of a small step. So the task that runs a step on all
-shards keeps a connection to the driver and waits for the next one, and only when none comes for `linger` seconds does
-it end and give its slot back. Steps are what they were, pure functions of a committed version (see `job`); only the way
-to the worker is shorter.
+An empty job with a Python task takes tens of milliseconds, which is most of a small step. So the task that runs a step
+on all shards keeps its connection to the driver and waits for the next one. If none arrives for `linger` seconds, it
+ends and frees its slot. Steps remain pure functions of a committed version (see `job`); only the path to the worker is
+shorter.
 
-Spark remains in charge. If the task dies, Spark starts it again and the driver sends the step once more; if Spark gives
-up, the step fails with Spark's error; if workers cannot reach the driver's port, every step is a job of its own again.
-Driver and task prove to each other that they belong together (`proof`): the secret for that travels with the task, by
-Spark's own channel. Others who call the driver's port are sent away (`door`).
+Spark remains in charge. If the task dies, Spark restarts it and the driver sends the step again; if Spark gives up, the
+step fails with Spark's error; if workers cannot reach the driver's port, every step is its own job again. Driver and
+task authenticate each other with a secret that travels with the task through Spark's own channel (`handshake`). Other
+callers of the driver's port are rejected (`listener`).
 
-Hazard: the slot is taken meanwhile. Where several sessions share an application, tasks that only wait go when another
-is to start, so that one slot at least stays free for Spark's other jobs (`lingering`). Steps on several tasks may need
-all slots: before those it must `leave`.
+Hazard: an idle task occupies a slot. Where several sessions share an application, idle tasks end when another is about
+to start, so that at least one slot stays free for Spark's other jobs (`lingering`). Steps on several tasks may need all
+slots; the single task must `leave` first.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from everview.cancellation import poll
 from everview.errors import EverviewError, InternalError
 from everview.spark.driver.interrupts import NOTICE, Running, heard
 from everview.spark.driver.lingering import Lingering, make_room
@@ -31,10 +32,9 @@ from everview.spark.transport.handshake import new_secret
 from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import Buffer, pack
 from everview.spark.transport.step_line import PURPOSE, REACH_SECONDS, UNREACHABLE
-from everview.stopping import poll
 
 TRIES = 4
-"""How often a step is sent to a task that is gone before it has answered, as often as Spark tries tasks."""
+"""Attempts to send a step to a task that dies before answering; Spark's own number of task attempts."""
 
 EVERYWHERE = ("0.0.0.0", "::", "[::]", "")
 
@@ -44,7 +44,7 @@ class Unreachable(Exception):
 
 
 class LongLivedTask(Lingering):
-    """The driver's side of a task that stays; made when first needed, one at a time."""
+    """The driver's side of a long-lived task; started on first use, one at a time."""
 
     def __init__(self, context: Any, linger: float, longest: float) -> None:
         self._one = context.parallelize([0], 1)
@@ -57,12 +57,12 @@ class LongLivedTask(Lingering):
         return 0 if self._call is None else 1
 
     def run(self, job: bytes, commands: Sequence[bytes]) -> Buffer:
-        """A step's answer."""
+        """Run a step and return its answer."""
         with self._lock:
             self._begin()
             if self._asked:  # and cut off before there was an answer, which would be taken for that of this step
                 self._drop(cancel=True)
-            elif self._call is not None and self._call.over():  # cancelled while nobody needed it
+            elif self._call is not None and self._call.over():  # cancelled while idle
                 self._drop()
             self._asked = True
             for left in reversed(range(TRIES)):
@@ -79,7 +79,7 @@ class LongLivedTask(Lingering):
                     self._drop()
                     if not left:
                         raise InternalError("E_PEER", "a step's task is lost each time", "see Spark's log") from None
-                except BaseException:  # Ctrl-C, say: the task must not go on with what nobody wants any more
+                except BaseException:  # such as Ctrl-C: the task must not continue an abandoned step
                     self._drop(cancel=True)
                     raise
         raise AssertionError
@@ -95,7 +95,7 @@ class _Gone(Exception):
 
 
 class _Call:
-    """One such task, and the connection to it."""
+    """One task and the connection to it."""
 
     def __init__(self, context: Any, one: Any) -> None:
         secret = new_secret()
@@ -108,7 +108,7 @@ class _Call:
         self._job = Running(context, task.collect)
 
     def ask(self, job: bytes, commands: Sequence[bytes]) -> Buffer:
-        """Send a step, wait for the answer; again if Spark has started the task again."""
+        """Send a step and wait for the answer; resend it if Spark restarts the task."""
         while True:
             line = self._line or self._connect()
             same = self._known is not None and self._known == commands
@@ -122,7 +122,7 @@ class _Call:
                 self._hang_up()
 
     def _connect(self) -> Channel:
-        """Wait for the task, which Spark starts when there is a slot."""
+        """Wait for the task, which Spark starts when a slot is free."""
         while True:
             over = self._job.over
             found = self._door.admit(0.05)
@@ -133,7 +133,7 @@ class _Call:
                 raise self._ended()
 
     def _ended(self) -> Exception:
-        """Why the task is over, though nobody told it to end."""
+        """Why the task has ended although it was not told to."""
         try:
             said = b"".join(self._job.result())
         except Exception as error:
@@ -148,7 +148,7 @@ class _Call:
         return _Gone()
 
     def over(self) -> bool:
-        """Whether the task has ended, or is about to."""
+        """Whether the task has ended or is about to."""
         if self._line is None or self._job.over:
             return True
         try:
@@ -164,7 +164,7 @@ class _Call:
             self._line = None
 
     def close(self, *, wait: bool, cancel: bool) -> None:
-        """Let the task end, by force if it is to be cancelled: one that is busy does not notice that nobody waits."""
+        """End the task, forcibly if it is to be cancelled: a busy task does not notice that nobody waits for it."""
         self._hang_up()
         self._door.close()
         if cancel:
@@ -174,8 +174,8 @@ class _Call:
 
 
 def addresses(conf: Any) -> tuple[str, list[str]]:
-    """Where workers reach the driver, and where it listens: at that address alone, if it is this machine's, and at all
-    addresses only if Spark was told to listen at all and there is no other way.
+    """The address at which workers reach the driver, and the addresses to listen on. The driver listens on all
+    interfaces only if Spark was configured to and there is no alternative.
 
     >>> addresses({"spark.driver.host": "10.0.0.7"}), addresses({"spark.driver.bindAddress": "127.0.0.1"})
     (('10.0.0.7', ['10.0.0.7']), ('127.0.0.1', ['127.0.0.1']))

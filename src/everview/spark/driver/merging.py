@@ -1,21 +1,19 @@
-"""Keeping lists of batches short, and free of what is gone.
+"""Compaction: keeping lists of batches short and free of dead rows.
 
-The last batches of a list are merged into one while the older is not much larger and they are MERGED_BATCHES, so every
-row is rewritten a logarithmic number of times, and opening and catching up stay cheap. The first ones, whose times
-nobody tells apart any more, are merged when more than half of their rows would go (`everview.store.garbage`), also if
-there is but one. All lists are looked at for that now and then: one that no step changes any more may have outlived its
-history. The dictionary's pieces, one for each step that brought new words, are merged as the last batches of a list
-are.
+The last batches of a list are merged into one while the older is not much larger and they are MERGED_BATCHES. So every
+row is rewritten a logarithmic number of times, and opening and catching up stay cheap. The first batches, whose times
+no reader distinguishes any more, are merged when more than half of their rows would vanish (`everview.store.garbage`),
+even if there is only one. All lists are checked for this periodically, because a list that no step changes may have
+outlived its history. The dictionary grows by one piece per step with new entries; its pieces are merged like batches.
 
-Small merges are done at once and become part of the store with a commit of their own. Larger ones run beside the steps,
-one at a time, in a thread of the driver, or from `TASK_BYTES` on in a Spark task, where the memory is; the first step
-after one is ready commits it. Merged batches hold what their parts held at every time that can still be read, so nobody
-has to know: a worker that has mapped the parts keeps them until they are too many (`host`). A merge reads its parts
-where they lie and works on a piece at a time (`everview.store.chunked_merge`), so it takes the same memory whatever its
-size.
+Small merges run synchronously and are committed separately. Larger ones run in the background, one at a time, in a
+driver thread, or from `TASK_BYTES` on in a Spark task, where the memory is; the next step commits the result. A merged
+batch has the contents of its parts at every readable time, so readers need not be notified: a worker that has mapped
+the parts keeps them until they are too many (`workers.state`). A merge reads its parts in place and proceeds in chunks
+(`everview.store.chunked_merge`), so its memory use does not depend on its size.
 
-Hazard: a task of its own may take the worker that holds the shards' state in memory, and the next step has to load it
-in another. That is why only large merges are tasks. Ending the worker that merged, so that not two hold the state, was
+Hazard: a merge task may occupy the worker that holds the shards' state, and the next step then loads it in another.
+That is why only large merges are tasks. Ending the worker after its merge, so that not two hold the state, was
 measured: a seventh less memory, but a load of 20M rows took 1.5 times as long.
 """
 
@@ -31,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 
 from everview.dataflow.allocator import give_back
-from everview.dataflow.merging import TraceShape
+from everview.dataflow.batch_merge import TraceShape
 from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Replica
 from everview.spark.workers.state import in_a_worker, share_memory
@@ -41,29 +39,29 @@ from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.chunked_merge import Spool, cut
 from everview.store.files import Files
 from everview.store.garbage import Tally
+from everview.store.local_cache import with_copies
 from everview.store.locations import open_files
 from everview.store.manifest import Place, Ref
 from everview.store.mapped import read_image
-from everview.store.nearby import with_copies
 from everview.store.store import BATCHES, Store
 from everview.store.stored_dictionary import FILE_ENTRIES, merged
 
 MERGED_BATCHES = 8
-"""Batches of similar sizes in one list that are merged."""
+"""Number of batches of similar size in one list that triggers a merge."""
 
 LOOK_EVERY = 16
-"""Versions after which all lists are looked at for rows that are gone, and epochs for which they are left alone anyway:
-what a load of many steps writes is merged soon enough.
+"""Versions between checks of all lists for dead rows, and minimum age of a list in epochs: what a bulk load writes is
+merged soon anyway.
 """
 
 AT_ONCE_BYTES = 1 << 20
-"""Size up to which a merge is done between two steps."""
+"""Size up to which a merge runs synchronously, between two steps."""
 
 TASK_BYTES = 1 << 26
 """Size from which a merge is a Spark task."""
 
 PIECE_BYTES = 1 << 24
-"""Size from which batches are merged a piece at a time, and of the pieces: a merge takes about six times as much."""
+"""Size from which batches are merged in chunks, and of the chunks; a merge needs about six times as much."""
 
 INLINE_BYTES = 1 << 19
 """Size up to which a batch stays inside the commit."""
@@ -71,7 +69,7 @@ INLINE_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class Request:
-    """Batches of one list to merge, and what is to be known of their trace; can travel."""
+    """Batches of one list to merge, and the properties of their trace; picklable."""
 
     place: Place
     refs: tuple[Ref, ...]
@@ -98,7 +96,7 @@ class Request:
         return garbage.of(image, self._until, apart=self.shape.keep != -1)
 
     def run(self, files: Files) -> Ref | None:
-        """The batches as one, with times advanced as the trace advances them; none if they cancel."""
+        """The merged batch, with times advanced as in the trace; none if all rows cancel."""
         name = f"{BATCHES}/{self.name}"
         if self.size > PIECE_BYTES:
             folder = None if files.local is None else files.local / BATCHES
@@ -120,7 +118,7 @@ class Request:
         return None
 
     def _pieces(self, files: Files) -> Iterator[Image]:
-        """What the merge gives, piece by piece; what it reads is mapped only meanwhile."""
+        """The result of the merge in chunks; its inputs are mapped only meanwhile."""
         for piece in cut([read_image(files, ref)[0] for ref in self.refs], PIECE_BYTES):
             one = self.shape.merged(piece, self.time)
             if one is not None:
@@ -128,7 +126,7 @@ class Request:
 
 
 class Merger:
-    """Merges the lists of one store; `context` is Spark's."""
+    """Merges the lists of one store; `context` is the SparkContext."""
 
     def __init__(self, context: Any, store: Store, driver_replica: Replica) -> None:
         self._context = context
@@ -141,7 +139,7 @@ class Merger:
         self._unseen: set[Place] = set()  # lists that were being merged at the last look
 
     def tidy(self, places: Iterable[Place]) -> dict[Place, list[Ref]]:
-        """Lists to put in the place of others, from merges that are ready; starts those that have become due."""
+        """Replacements of lists by finished merges; starts merges that have become due."""
         changed: dict[Place, list[Ref]] = {}
         for done, one in self._ready():
             self._put(changed, done, one)
@@ -154,7 +152,7 @@ class Merger:
         return changed
 
     def tidy_dictionary(self) -> dict[str, Any]:
-        """What a commit has to say to make one piece of the dictionary's last ones, if they are many and alike."""
+        """The commit entry that merges the dictionary's last pieces, if they are many and of similar size."""
         pieces = self._store.manifest.dictionary
         whole = max((n for n, ref in enumerate(pieces, 1) if ref.rows > FILE_ENTRIES // 2), default=0)
         last = _alike(pieces[whole:]) if len(pieces) > whole else ()
@@ -168,12 +166,12 @@ class Merger:
 
     @property
     def busy(self) -> bool:
-        """Whether a merge runs, or is ready and not committed."""
+        """Whether a merge is running, or finished and not committed."""
         return bool(self._running)
 
     def _due(self, places: Iterable[Place], but: Container[Place]) -> Iterator[Request]:
-        """The merges that lists need now: those of some places are looked at whether they are long, all now and then
-        whether they are wasteful; a list that is being merged then, when it is done.
+        """The merges that are due. Lists at the given places are checked for length; all lists are periodically checked
+        for dead rows, except while they are being merged.
         """
         manifest = self._store.manifest
         look = manifest.version // LOOK_EVERY > self._looked // LOOK_EVERY
@@ -203,7 +201,7 @@ class Merger:
         return ref
 
     def _ready(self) -> Iterator[tuple[Request, Ref | None]]:
-        """Finished merges; one that failed is tried again when it is due again, and the first such is told."""
+        """Finished merges. A failed one is retried when it is due again; the first failure is reported."""
         for place, (request, future) in list(self._running.items()):
             if future.done():
                 del self._running[place]
@@ -216,7 +214,7 @@ class Merger:
                     warnings.warn(told, stacklevel=2)
 
     def _put(self, changed: dict[Place, list[Ref]], request: Request, one: Ref | None) -> None:
-        """One batch (or none) in the place of a request's, unless they are no longer in their list."""
+        """One batch (or none) in place of those of a request, unless they have left their list."""
         refs = list(self._store.manifest.lists.get(request.place, ()))
         count = len(request.refs)
         at = next((i for i in range(len(refs) - count + 1) if tuple(refs[i : i + count]) == request.refs), None)
@@ -224,12 +222,12 @@ class Merger:
             changed[request.place] = refs[:at] + ([] if one is None else [one]) + refs[at + count :]
 
     def close(self) -> None:
-        """Wait for the merge that runs; what it wrote and nobody committed is deleted with other leftovers."""
+        """Wait for the running merge; uncommitted output is deleted with other leftovers."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _alike(refs: Sequence[Ref]) -> Sequence[Ref]:
-    """The last batches, from the first on that is not much larger than all after it; none if they are few."""
+    """The last batches of similar size; empty if there are few."""
     keep = len(refs) - 1
     size = refs[-1].size
     while keep > 0 and refs[keep - 1].size <= 2 * size:
@@ -239,7 +237,7 @@ def _alike(refs: Sequence[Ref]) -> Sequence[Ref]:
 
 
 def _settled(trace: Trace, time: int) -> int:
-    """The time up to which a merge makes one of all times (in loops: of all epochs), and a little has passed since."""
+    """The time up to which a merge collapses times (in loops: epochs), plus a margin."""
     if not trace.scope.is_root:
         return time - LOOK_EVERY
     return min(max(trace.since, time - trace.history), time - LOOK_EVERY)

@@ -1,14 +1,14 @@
-"""Where a step runs: in one task that has all shards, or in a gang whose members have some each.
+"""Placement of steps: one task with all shards, or a gang whose members have some each.
 
-One task exchanges nothing, so it is the cheaper choice while a step is small and the state is no burden for one worker.
-A gang runs on several cores and machines, and none of its members maps more than its share. The choice is made step by
-step, by the size of the step and of the state:
+One task exchanges nothing, so it is cheaper while a step is small and the state fits one worker. A gang uses several
+cores and machines, and no member maps more than its share. The choice is made per step, by the size of the step and of
+the state:
 
-- A step of more than `alone_rows` rows is spread, and so is all that follows while the state is larger than
+- A step of more than `alone_rows` rows is spread, and so are all later ones while the state is larger than
   `alone_bytes`, or does not fit into the address space of one worker.
-- Small steps after a large one stay with the gang while it is there anyway, up to SETTLE_STEPS in a row: moving the
-  shards into one process would cost more.
-- Where there is but one slot or one shard, one task does it all.
+- Small steps after a large one stay with a running gang, up to SETTLE_STEPS in a row: moving the shards into one
+  process would cost more.
+- With a single slot or a single shard, one task runs everything.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from typing import Any
 from everview.spark.driver.slots import gang_slots
 
 ALONE_ROWS = 1_000_000
-"""Input rows up to which one task runs all shards: several processes would spend the time on exchanging them."""
+"""Input rows up to which one task runs all shards: several would spend the time on exchanging rows."""
 
 ALONE_BYTES = 1 << 30
-"""Bytes of state up to which one task runs all shards; when it shrinks to half of that it does so again."""
+"""Bytes of state up to which one task runs all shards; below half of that it does so again."""
 
 ROW_WORDS = 4
-"""Words of a row, for steps whose rows nobody has counted."""
+"""Assumed words per row, for steps whose rows were not counted."""
 
 SETTLE_STEPS = 16
-"""Small steps in a row after which one task takes over from a gang."""
+"""Consecutive small steps after which one task takes over from a gang."""
 
 SLOTS_SECONDS = 5.0
-"""Seconds between looks how many slots there are: asking takes a call of the JVM."""
+"""Seconds between queries of the number of slots, each of which takes a call of the JVM."""
 
 LOG = logging.getLogger("everview.spark")
 
 
 class Placing:
-    """The choice for one session's steps."""
+    """Chooses where the steps of one session run."""
 
     def __init__(self, context: Any, shards: int) -> None:
         self.alone_rows = ALONE_ROWS
@@ -55,11 +55,11 @@ class Placing:
         self._slots, self._looked = 0, -SLOTS_SECONDS
 
     def reshard(self, shards: int) -> None:
-        """There are so many shards from now on."""
+        """Set the number of shards."""
         self._shards = shards
 
     def tasks(self, words: int, state: int, *, gang_stands: bool) -> int:
-        """How many tasks are to run a step with so many words of input, on so many bytes of state."""
+        """The number of tasks for a step with this many words of input, on this many bytes of state."""
         self._spread = state > (self.alone_bytes // 2 if self._spread else self.alone_bytes)
         large = words > ROW_WORDS * self.alone_rows or not self.alone_rows
         self._small = 0 if large else self._small + 1
@@ -77,7 +77,7 @@ class Placing:
         return self._placed(most, reason if most > 1 else "there is but one slot, or one shard")
 
     def most(self) -> int:
-        """As many tasks as there can be."""
+        """The largest possible number of tasks."""
         now = time.monotonic()
         if now - self._looked > SLOTS_SECONDS:
             self._slots, self._looked = gang_slots(self._context), now
@@ -92,7 +92,7 @@ class Placing:
 
 
 def in_words(tasks: int) -> str:
-    """So many tasks.
+    """A number of tasks in words.
 
     >>> in_words(1), in_words(4)
     ('one task', '4 tasks')

@@ -1,11 +1,10 @@
-"""Another number of shards while a session runs: nobody who reads or writes waits for the state to be split.
+"""Changing the number of shards of a running session, without blocking readers or writers.
 
-The batches of the store are split beside the steps, by tasks if they are large; the session goes on with its shards. In
-a turn between two steps the few batches that came meanwhile are split, too, and one commit makes the store one of so
-many shards. Tasks begin anew, and map the shards that are theirs. Those who follow the directory see a version like
-any other.
+The batches of the store are split in the background, by tasks if they are large, while the session keeps its shards. In
+a turn between two steps the few batches that arrived meanwhile are split, and one commit switches the store to the new
+number. New tasks start and map their shards. Followers of the directory see an ordinary version.
 
-Hazard: for as long as it takes, the store holds the state twice.
+Hazard: until the switch, the store holds the state twice.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from everview.store.store import Store
 
 
 class Cluster(Protocol):
-    """What is needed of the session's shards on Spark."""
+    """What resharding needs of the session's cluster."""
 
     spark: Any
 
     def spreads(self) -> Mapping[int, Spread]:
-        """Where the rows of each operator belong."""
+        """The partitioning of each operator."""
 
     def give_slots(self) -> None:
-        """Somebody needs slots."""
+        """Release slots for the splitting tasks."""
 
     def reshard(self, commit: Callable[[], None]) -> None:
-        """Take the store's new number of shards over."""
+        """Adopt the store's new number of shards."""
 
 
 class LiveResharding:
-    """The way of a running session to another number of shards."""
+    """Moves a running session to another number of shards."""
 
     def __init__(self, cluster: Cluster, store: Store, shards: int) -> None:
         self._cluster = cluster
@@ -45,11 +44,11 @@ class LiveResharding:
         self._way = Resharding(store, shards, self._split)
 
     def prepare(self) -> None:
-        """Split what there is; steps go on."""
+        """Split the existing batches while steps go on."""
         self._way.prepare(self._cluster.spreads())
 
     def take_over(self) -> None:
-        """Between two steps: have so many shards from now on."""
+        """Switch to the new shards, between two steps."""
         self._cluster.reshard(lambda: self._way.commit(self._cluster.spreads()))
 
     def give_up(self) -> None:
@@ -57,7 +56,9 @@ class LiveResharding:
         self._way.give_up()
 
     def _split(self, requests: Sequence[Request]) -> list[list[tuple[int, Ref]]]:
-        """Split batches: here if they are small, else in tasks, so that the state does not pass through the driver."""
+        """Split batches: locally if they are small, otherwise in tasks, so that the state does not pass through the
+        driver.
+        """
         if not requests or sum(request.ref.size for request in requests) < TASK_BYTES:
             return [request.run(self._store.files) for request in requests]
         self._cluster.give_slots()

@@ -1,9 +1,9 @@
-"""How many tasks run at once: what Spark has registered, not what it was told.
+"""The number of tasks that can run concurrently: as registered by Spark, not as configured.
 
-`defaultParallelism` is usually that number, but anyone may set it (`spark.default.parallelism`), and a barrier stage of
-more tasks than there are slots waits for ever. Spark's own check before such a stage is asked instead. On clusters
-whose executors come and go (dynamic allocation) Spark refuses barrier stages altogether; there tasks that wait for a
-slot are what makes executors come, so a gang may have as many as the cluster may grow to.
+`defaultParallelism` is usually that number, but it can be overridden (`spark.default.parallelism`), and a barrier stage
+with more tasks than slots waits forever. So we query the value that Spark itself checks before such a stage. Under
+dynamic allocation Spark refuses barrier stages; there, pending tasks make it request executors, so a gang may have as
+many tasks as the cluster can grow to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNLIMITED = 1 << 20
 
 
 def slots(context: Any) -> int:
-    """Tasks that can run at the same time, at least 1; a stand-in for Spark says so itself."""
+    """Tasks that can run concurrently, at least 1; test doubles supply their own number."""
     try:
         scala = context._jsc.sc()
         found = int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
@@ -24,13 +24,13 @@ def slots(context: Any) -> int:
 
 
 def stage_slots(context: Any) -> int:
-    """Tasks that a barrier stage can have."""
+    """The largest number of tasks of a barrier stage."""
     found = slots(context)
     return 1 if found > 1 and _dynamic(context) else found
 
 
 def gang_slots(context: Any) -> int:
-    """Tasks that a gang can have: as many as run at the same time, or would if the cluster grew."""
+    """The largest number of tasks of a gang: those that run concurrently, or would if the cluster grew."""
     found = slots(context)
     if not _dynamic(context):
         return found
@@ -40,7 +40,7 @@ def gang_slots(context: Any) -> int:
 
 
 def _dynamic(context: Any) -> bool:
-    """Whether executors come and go; in local mode there is no such thing."""
+    """Whether dynamic allocation is on; it does not apply in local mode."""
     if context.master.startswith("local["):
         return False
     return bool(context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true")

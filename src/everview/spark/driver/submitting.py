@@ -1,12 +1,12 @@
-"""Having tasks run a step: a task that stays, a gang that stays, or jobs of their own.
+"""Running a step in tasks: a long-lived task, a gang, or jobs of their own.
 
 | | on one task | on several |
 |---|---|---|
-| usually | `long_lived_task` | `gang` |
-| where workers cannot call the driver | a job for each step | a barrier stage for each step |
+| default | `long_lived_task` | `gang` |
+| where workers cannot reach the driver | one job per step | one barrier stage per step |
 
-With `linger` 0 tasks do not stay, but end with their step. All of these run the same steps on the same shards, so a
-session changes between them as it likes (`placing`). Whatever was tried and failed has changed nothing.
+With `linger` 0 tasks end with their step. All four run the same steps on the same shards, so a session can switch
+between them at any time (`placing`). Failed attempts have changed nothing.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from everview.spark.transport.message import Buffer
 from everview.spark.workers.address_space import NoAddressSpace
 
 WORKER_TRIES = 4
-"""How often a step is run whose Python process dies, where Spark does not try again: as often as it does elsewhere."""
+"""Attempts at a step whose Python worker dies, where Spark does not retry; its own number elsewhere."""
 
 BARRIER_TRIES = 4
-"""How often a barrier stage is run that loses a task: as often as Spark tries other tasks."""
+"""Attempts at a barrier stage that loses a task; Spark's number of task attempts."""
 
 
 class Submitter:
@@ -56,7 +56,9 @@ class Submitter:
         self._one = context.parallelize([0], 1)
 
     def linger(self, seconds: float, longest: float) -> None:
-        """Let tasks wait so long for the next step, or up to `longest` if steps come at such intervals."""
+        """Keep tasks alive for this many seconds to wait for the next step, or up to `longest` if steps arrive at such
+        intervals.
+        """
         for each in (self.resident, self.gang):
             if each is not None:
                 each.close()
@@ -64,7 +66,7 @@ class Submitter:
         self.gang = Gang(self._context, self._root, self._shards, seconds)
 
     def reshard(self, shards: int) -> None:
-        """Run the steps of so many shards from now on, in tasks that begin anew."""
+        """Run steps on this many shards from now on, in new tasks."""
         self.leave()
         self._shards = shards
         self.placing.reshard(shards)
@@ -76,12 +78,12 @@ class Submitter:
         return f"in {in_words(self.placing.placed)}: {self.placing.why}" if self.placing.placed else "nowhere yet"
 
     def give_slots(self) -> None:
-        """Somebody needs slots: a gang that only waits must not have them all."""
+        """Release slots: an idle gang must not hold them all."""
         if self.gang is not None and self.gang.stands and self.gang.taken >= slots(self._context):
             self.gang.give_way()
 
     def leave(self) -> None:
-        """End tasks that wait, without asking Spark anything: it may be gone."""
+        """End idle tasks without calling Spark, which may be gone."""
         for each in (self.resident, self.gang):
             if each is not None:
                 each.leave()
@@ -95,7 +97,7 @@ class Submitter:
         self.forget_commands()
 
     def run(self, job: Job, words: int, state: int) -> tuple[Job, list[Answer]]:
-        """Run a job with so many words of input on so many bytes of state; gives the attempt that did it."""
+        """Run a job with this many words of input on this many bytes of state; returns the successful attempt."""
         gang_stands = self.gang is not None and self.gang.stands
         tasks = self.placing.tasks(words, state, gang_stands=gang_stands)
         try:
@@ -129,9 +131,7 @@ class Submitter:
         return job, answers
 
     def _lost_worker(self, error: Exception) -> bool:
-        """Whether to run a step again because a Python process of Spark's died. In local mode Spark itself tries no
-        task twice.
-        """
+        """Whether to rerun a step because a Python worker died. In local mode Spark does not retry tasks."""
         return "Python worker exited unexpectedly" in str(error) and str(self._context.master).startswith("local[")
 
     def _gave_up(self, error: Exception) -> EverviewError:
@@ -169,7 +169,7 @@ class Submitter:
         return self._sent
 
     def forget_commands(self) -> None:
-        """They have changed."""
+        """Invalidate cached commands after they changed."""
         sent, self._sent = self._sent, None
         if sent is not None:
             with unless_lost(self._context):
@@ -191,8 +191,8 @@ class Submitter:
         return (job, self._together(job, most)) if most > 1 else self._alone(job)
 
     def _together(self, job: Job, tasks: int) -> list[bytes]:
-        """Run a job as a barrier stage. Spark does not try such a stage again if its result is what was asked for
-        (outputs might have been committed twice); ours may be.
+        """Run a job as a barrier stage. Spark does not retry such a result stage, because outputs might have been
+        committed twice; ours can be retried safely.
         """
         all_leave(self._context)
         shipped, commands = self._context.broadcast(pickle.dumps(job, protocol=5)), self._broadcast()
@@ -215,12 +215,12 @@ class Submitter:
 
 
 def _attempt(job: Job, number: int) -> Job:
-    """The same job, tried once more: what an earlier attempt left in a worker's memory is not what this one makes."""
+    """The same job as a new attempt: shards left in a worker's memory by an earlier attempt do not match it."""
     return job if number == 0 else replace(job, attempt=f"{job.attempt}.{number}")
 
 
 def _pickled(job: Job) -> Callable[[int, tuple[int, ...]], bytes]:
-    """The job for a member, with the input of its shards alone."""
+    """The job for a member, with the input of its shards only."""
 
     def job_for(attempt: int, shards: tuple[int, ...]) -> bytes:
         inputs = {shard: job.inputs[shard] for shard in shards if shard in job.inputs}
@@ -231,5 +231,5 @@ def _pickled(job: Job) -> Callable[[int, tuple[int, ...]], bytes]:
 
 
 def _usable(lineage: Mapping[int, str]) -> Callable[[int, str], bool]:
-    """Whether a shard in some worker's memory can be caught up with what is committed."""
+    """Whether a shard in a worker's memory can be caught up with the committed version."""
     return lambda version, attempt: lineage.get(version) == attempt

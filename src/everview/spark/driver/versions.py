@@ -1,8 +1,8 @@
-"""Which Everview a process has: workers must have the driver's.
+"""Version check: workers must run the same Everview as the driver.
 
-Driver and workers build the same operators from the same commands and name them by number, so another version would
-at best fail somewhere inside. A task therefore asks first. It asks with code that travels with it: the worker's own
-might not have the question.
+Driver and workers build the same operators from the same commands and identify them by number, so a different version
+would fail somewhere inside at best. Every task therefore checks first. The check travels with the task as code, because
+the installed version on the worker might not have it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Task = Callable[[Iterable[Any]], Iterator[bytes]]
 
 
 class Other(NamedTuple):
-    """A worker's answer that has another Everview: which, and where. It travels as a plain tuple."""
+    """The answer of a worker with a different Everview: its version and location. Travels as a plain tuple."""
 
     version: str
     where: str
 
     def error(self) -> StoreError:
-        """What the driver says about it."""
+        """The error message on the driver."""
         return StoreError(
             "E_VERSION",
             f"a Spark worker ({self.where}) has Everview {self.version}, the driver has {own_version()}",
@@ -34,7 +34,9 @@ class Other(NamedTuple):
 
 
 def _asking() -> Callable[[], str]:
-    """A function that says which Everview the process has that calls it. Made here, so that it travels as code."""
+    """A function that returns the Everview version of the process that calls it. Defined here so that it travels as
+    code.
+    """
 
     def version() -> str:
         import hashlib
@@ -71,8 +73,8 @@ def own_version() -> str:
 
 
 def guarded(name: str, *args: Any) -> Task:
-    """The task `everview.spark.workers.tasks.<name>(partition, *args)`, for workers that have the driver's Everview;
-    others answer with theirs.
+    """The task `everview.spark.workers.tasks.<name>(partition, *args)` for workers with the driver's Everview; other
+    workers answer with their version.
     """
     version, ask = own_version(), _asking()
 
@@ -96,7 +98,7 @@ def guarded(name: str, *args: Any) -> Task:
 
 
 def checked(data: Buffer) -> Buffer:
-    """What a task answered, or the error that its worker has another Everview."""
+    """A task's answer, or the error that its worker has a different Everview."""
     if bytes(data[:1]) == b"[":  # no message begins so
         other = other_in(RuntimeError(bytes(data).decode()))
         if other is not None:
@@ -105,6 +107,6 @@ def checked(data: Buffer) -> Buffer:
 
 
 def other_in(error: BaseException) -> StoreError | None:
-    """The error that a worker has another Everview, from the failure of a job, if that was its cause."""
+    """The version error behind a failed job, if that was its cause."""
     found = re.search(r"\[another Everview: ([^{}]+) on ([^{}\s]+)\]", str(error))  # not the line in the traceback
     return Other(*found.groups()).error() if found else None

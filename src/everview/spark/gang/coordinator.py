@@ -1,21 +1,21 @@
-"""The driver's end of a gang: who is there, who meets whom, and what becomes of a step.
+"""The driver's end of a gang: membership, meetings, and the fate of a step.
 
-A *generation* is a set of members that are all connected to each other, and who runs which shards among them. It begins
-with a meeting (everybody says where it listens, then is told of the others and calls them) and ends when a member comes
-or goes, or with the first step that does not go well: what is left on its connections then belongs to nobody. Meetings
-take milliseconds and are rare, so nothing in a generation has to be repaired.
+A *generation* is a set of members that are all connected to each other, with an assignment of shards. It begins with a
+meeting, in which every member reports its address, receives those of the others and calls them. It ends when a member
+joins or leaves, or with the first step that fails: whatever is still in flight on its connections is then discarded.
+Meetings take milliseconds and are rare, so nothing inside a generation needs repair.
 
-    gathering   somebody is missing: wait for Spark to start it again, but not for ever (`waited`)
-    meeting     `Meet` was said, not everybody is `Here` yet
-    calling     the `Roster` was said, not everybody `Stands` yet
-    running     `Order`s were given, not all `Report`s are in
+    gathering   a member is missing: wait for Spark to restart it, but not forever (`waited`)
+    meeting     `Meet` was sent, not every member is `Here` yet
+    calling     the `Roster` was sent, not every member `Stands` yet
+    running     `Order`s were sent, not all `Report`s are in
     resting     a generation stands and there is nothing to do
 
-A step is run again while it fails for want of members (`TRIES`), each time as another attempt. Nothing was committed
-then, so whatever a member did in vain it throws away or has undone. An error that would come again ends the step.
+A step that fails for lack of members is retried up to `TRIES` times, each time as a new attempt. Nothing was committed,
+so members discard or undo what they did. A deterministic error ends the step.
 
-Events go in (`joined`, `lost`, `heard`, `waited`, `begin`), messages come out (`take`); time and connections are the
-caller's business.
+Events go in (`joined`, `lost`, `heard`, `waited`, `begin`), messages come out (`take`); the caller manages time and
+connections.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from everview.spark.gang.ownership import assign
 from everview.spark.transport.message import Buffer
 
 TRIES = 4
-"""How often a step is run that loses members, as often as Spark tries tasks."""
+"""Attempts at a step that loses members; Spark's number of task attempts."""
 
 Usable = Callable[[int, str], bool]
-"""Whether a shard at a version, made by an attempt, can be caught up with what is committed."""
+"""Whether a shard (version, attempt) can be caught up with the committed version."""
 
 
 class Phase(Enum):
@@ -60,10 +60,10 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a step."""
+    """The result of a step."""
 
     how: str
-    """DONE; FAILED, with an error in one of the answers; AGAIN if it was tried too often"""
+    """DONE; FAILED, with an error in one of the answers; AGAIN after too many attempts"""
     attempt: int
     answers: dict[int, Buffer] = field(default_factory=dict)
     """by rank"""
@@ -71,7 +71,7 @@ class Outcome:
 
 
 class Coordinator:
-    """The state machine; `wanted` members are waited for. Members are numbers that the caller gives them.
+    """The state machine; it waits for `wanted` members. Members are numbers chosen by the caller.
 
     >>> gang = Coordinator(shards=2, wanted=1)
     >>> gang.begin()
@@ -112,16 +112,16 @@ class Coordinator:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Those who are there."""
+        """The members that are present."""
         return tuple(self._members)
 
     @property
     def missing(self) -> int:
-        """How many members it would wait for."""
+        """The number of members to wait for."""
         return max(0, self.wanted - len(self._members))
 
     def shards_of(self, member: int) -> tuple[int, ...]:
-        """The shards that a member runs in this generation."""
+        """The shards of a member in this generation."""
         rank = self._roster.index(member)
         return tuple(shard for shard, owner in enumerate(self._owners) if owner == rank)
 
@@ -133,13 +133,13 @@ class Coordinator:
     # what happens
 
     def begin(self, usable: Usable = lambda version, attempt: True) -> None:
-        """A step is to be run."""
+        """Request a step."""
         assert self._attempt < 0, "one step at a time"
         self.outcome, self._attempt, self._usable, self._hurried = None, 0, usable, False
         self._go_on()
 
     def joined(self, member: int) -> None:
-        """A member has come; it is taken in with the next meeting."""
+        """A member has connected; it joins with the next meeting."""
         self._members.append(member)
         if self.phase in (Phase.GATHERING, Phase.RESTING):
             self.phase = Phase.GATHERING
@@ -160,13 +160,13 @@ class Coordinator:
             self._gather()
 
     def waited(self) -> None:
-        """Whoever is missing has been waited for long enough: those who are there do it."""
+        """The wait for missing members is over: the others proceed without them."""
         self._hurried = True
         if self.phase == Phase.GATHERING:
             self._go_on()
 
     def heard(self, member: int, said: FromMember, answer: Buffer = b"") -> None:
-        """A member said something; what is not of this generation, or not of this step, is out of date."""
+        """Handle a message from a member; messages of other generations or steps are ignored."""
         if member not in self._awaited:
             return
         if isinstance(said, Here) and self.phase == Phase.MEETING and said.generation == self.generations:
@@ -190,7 +190,7 @@ class Coordinator:
     # one phase after the other
 
     def _go_on(self) -> None:
-        """If there is a step to run, do what comes next."""
+        """Advance to the next phase if there is a step to run."""
         if self._attempt < 0:
             return
         if self.phase == Phase.RESTING:
@@ -205,13 +205,13 @@ class Coordinator:
             self._out += [(member, Meet(self.generations)) for member in self._roster]
 
     def _gather(self) -> None:
-        """The generation is over."""
+        """End the generation."""
         self.phase = Phase.GATHERING
         self._roster, self._owners, self._here, self._awaited, self._spoiled = [], (), {}, set(), False
         self._go_on()
 
     def _introduce(self) -> None:
-        """Everybody is here: tell each of the others."""
+        """All members are here: send each the addresses of the others."""
         held = [
             {shard: version for shard, version, attempt in self._here[m].held if self._usable(version, attempt)}
             for m in self._roster
@@ -230,7 +230,7 @@ class Coordinator:
         self._out += [(m, Order(self._step, self.generations, self._attempt)) for m in self._roster]
 
     def _spoil(self) -> None:
-        """The step cannot go well any more: those who still run it need not."""
+        """The step cannot succeed any more: tell members that are still running it to stop."""
         self._spoiled = True
         self._out += [(member, GiveUp(self._step)) for member in sorted(self._awaited & set(self._members))]
 

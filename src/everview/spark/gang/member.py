@@ -1,11 +1,11 @@
-"""A task's end of a gang: meet the others when the driver says so, run steps on its shards, report.
+"""A task's end of a gang: meet the others, run steps on its shards, report.
 
-A member does one thing at a time. While it waits for the others, in a meeting or in the middle of a step, it listens to
-the driver as well, who may have heard first that somebody is lost. So no member waits for one that is not there any
-more, and nobody needs a clock. A member that hangs up on the others tells them by that: a step that cannot go on here
-ends for everybody.
+A member does one thing at a time. While it waits for the others, in a meeting or in the middle of a step, it also
+listens to the driver, which may learn first that a member is lost. So no member waits for one that is gone, and none
+needs a timeout. Closing its connections signals a failure to the others: a step that cannot continue on one member ends
+on all.
 
-What it talks over is given (`Lines`): sockets, or a simulator's.
+The connections are supplied by the caller (`Lines`): sockets, or those of a simulator.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ Held = tuple[tuple[int, int, str], ...]
 
 
 class Lines(Protocol):
-    """What connects a member to others."""
+    """The connections of a member."""
 
     def first(self, lines: Sequence[Line]) -> Line:
-        """Wait for the first of some lines that has something to say, or is hung up."""
+        """Wait for the first connection that has a message or is closed."""
 
     def listen(self, generation: int) -> Address:
-        """Be ready to be called by others of a generation; earlier ones are called off."""
+        """Accept calls from members of a generation; earlier generations are rejected."""
 
     def connect(self, roster: Roster, stop: Callable[[], bool]) -> dict[int, Line]:
-        """Lines to all others by rank. Raises `PeerLost` if one cannot be reached, or if it is to stop."""
+        """Connect to all others, by rank. Raises `PeerLost` if one cannot be reached, or on a request to stop."""
 
     def speaks(self, line: Line) -> bool:
-        """Whether a line has something to say now."""
+        """Whether a connection has a message now."""
 
 
 class Work(Protocol):
@@ -61,15 +61,15 @@ class Work(Protocol):
     def run(
         self, order: Order, parts: Sequence[Buffer], shards: Sequence[int], exchange: ShardExchange
     ) -> tuple[str, Sequence[Buffer]]:
-        """Run a step on some shards: how it went, and the answer. Raises `PeerLost` if the others are."""
+        """Run a step on some shards. Returns its status and answer; raises `PeerLost` if other members are lost."""
 
 
 class GivenUp(PeerLost):
-    """The driver has given the step up."""
+    """The driver has abandoned the step."""
 
 
 class Member:
-    """One member, from the driver's first word to its last."""
+    """One member, from the driver's first message to the last."""
 
     def __init__(self, driver: Line, lines: Lines, work: Work) -> None:
         self._driver = driver
@@ -80,7 +80,7 @@ class Member:
         self._step = 0
 
     def serve(self) -> None:
-        """Do what the driver says until it hangs up."""
+        """Follow the driver until it closes the connection."""
         try:
             said, parts = self._listen()
             while True:
@@ -88,7 +88,7 @@ class Member:
                     said, parts = self._meet(said)
                     continue
                 if isinstance(said, Order):
-                    self._say(*self._run(said, parts))
+                    self._say(*self._run_order(said, parts))
                 said, parts = self._listen()  # other words are about steps and meetings that are over
         except _HungUp:
             return
@@ -115,7 +115,7 @@ class Member:
     # meetings
 
     def _meet(self, meet: Meet) -> tuple[Said, list[memoryview]]:
-        """Meet the others; gives what the driver said next."""
+        """Meet the others; returns the driver's next message."""
         self._hang_up()
         self._generation = meet.generation
         at = self._lines.listen(meet.generation)
@@ -135,8 +135,8 @@ class Member:
 
     # steps
 
-    def _run(self, order: Order, parts: Sequence[Buffer]) -> tuple[Said, Buffer]:
-        """Run a step; gives the report. Whatever does not go well ends the generation."""
+    def _run_order(self, order: Order, parts: Sequence[Buffer]) -> tuple[Said, Buffer]:
+        """Run a step and return the report. Any failure ends the generation."""
         self._step = order.step
         exchange = self._exchange
         if exchange is None or order.generation != self._generation:
@@ -154,7 +154,7 @@ class Member:
                 self._hang_up()
 
     def _first(self, lines: Sequence[Line]) -> Line:
-        """The first of the others' lines that has something to say, unless the driver gives the step up."""
+        """The first peer connection with a message, unless the driver abandons the step."""
         while True:
             line = self._lines.first([*lines, self._driver])
             if line is not self._driver:
@@ -168,4 +168,4 @@ class Member:
 
 
 class _HungUp(Exception):
-    """The driver needs this member no more."""
+    """The driver has closed its connection."""

@@ -1,10 +1,10 @@
-"""What the driver and the members of a gang say to each other, and how it is written.
+"""The messages between the driver and the members of a gang, and their encoding.
 
     driver to member      Meet, Roster, Order, GiveUp
     member to driver      Here, Stands, Report
 
-All of it is data (`everview.spark.transport.message`): a header, and runs of bytes behind it for what only the worker
-understands, the job of an `Order` and the answer of a `Report`.
+All of them are plain data (`everview.spark.transport.message`): a header, followed by opaque payloads for the worker,
+namely the job of an `Order` and the answer of a `Report`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from everview.spark.transport.message import Buffer, pack, unpack
 Address = tuple[str, int]
 
 DONE, FAILED, AGAIN = "done", "failed", "again"
-"""How a step ended for a member: well; with an error that would come again; because of others, so it can be tried
-again.
+"""The status of a step on a member: success, a deterministic error, or a failure of other members, which can be
+retried.
 """
 
 
 @dataclass(frozen=True)
 class Meet:
-    """Hang up on all other members, and say where you can be called: a generation begins."""
+    """Close the connections to all other members and report your address: a generation begins."""
 
     generation: int
 
 
 @dataclass(frozen=True)
 class Here:
-    """Where a member listens, and what its process holds: (shard, version, attempt)."""
+    """A member's address, and what its process holds: (shard, version, attempt)."""
 
     generation: int
     at: Address
@@ -41,7 +41,7 @@ class Here:
 
 @dataclass(frozen=True)
 class Roster:
-    """Who belongs to a generation: where each rank listens, and which rank runs each shard. Call those below you."""
+    """Members of a generation: the address of each rank, and the rank of each shard. Call the lower ranks."""
 
     generation: int
     rank: int
@@ -51,7 +51,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class Stands:
-    """A member is connected to all others, or could not reach one."""
+    """A member is connected to all others, or failed to reach one."""
 
     generation: int
     connected: bool
@@ -59,25 +59,25 @@ class Stands:
 
 @dataclass(frozen=True)
 class Order:
-    """Run a step; its job travels behind. `attempt` counts the tries of one step."""
+    """Run a step; its job follows as payload. `attempt` counts the attempts at one step."""
 
     step: int
     generation: int
     attempt: int
     same: bool = False
-    """whether the commands are those of the last order, so that they are not sent again"""
+    """whether the commands are those of the last order, and so are not sent again"""
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """A step has no prospects: somebody is lost, or has failed."""
+    """The step cannot succeed: a member is lost or has failed."""
 
     step: int
 
 
 @dataclass(frozen=True)
 class Report:
-    """How a step ended for a member; its answer travels behind."""
+    """The result of a step on a member; its answer follows as payload."""
 
     step: int
     how: str
@@ -94,7 +94,7 @@ _KINDS: dict[str, Callable[..., Said]] = {
 
 
 def written(said: Said, parts: Sequence[Buffer] = ()) -> list[Buffer]:
-    """A message as pieces for a line.
+    """A message as parts to send.
 
     >>> order = Order(7, 2, 0)
     >>> found, parts = read(b"".join(written(order, [b"a job"])))
@@ -108,7 +108,7 @@ def written(said: Said, parts: Sequence[Buffer] = ()) -> list[Buffer]:
 
 
 def read(data: Buffer) -> tuple[Said, list[memoryview]]:
-    """What was said, and what travelled behind it."""
+    """The message and its payload."""
     header, parts = unpack(data)
     kind = _KINDS.get(header.pop("said", ""))
     try:
@@ -120,5 +120,5 @@ def read(data: Buffer) -> tuple[Said, list[memoryview]]:
 
 
 def _frozen(value: object) -> object:
-    """JSON has lists where the messages have tuples."""
+    """Lists from JSON as the tuples that messages have."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -1,8 +1,8 @@
-"""Which member of a gang runs which shards.
+"""Assignment of shards to the members of a gang.
 
-Each gets its share, the same number give or take one, and where possible the shards whose newest version its process
-holds already: Spark gives tasks to any worker, and shards need not move with them. So when a member comes or goes only
-as many shards move as must.
+Every member gets the same number of shards, give or take one, preferably those whose newest version its process already
+holds: Spark may schedule a task on any worker, and the shards do not move with it. So when a member joins or leaves,
+only the minimum number of shards moves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 def assign(shards: int, held: Sequence[dict[int, int]]) -> list[int]:
-    """The member that runs each shard, from the versions of shards that each member holds.
+    """The member that runs each shard, given the shard versions that each member holds.
 
     >>> assign(4, [{2: 7, 3: 7, 0: 5}, {0: 7, 3: 6}])
     [1, 1, 0, 0]

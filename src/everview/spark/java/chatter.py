@@ -1,8 +1,8 @@
-"""What a JVM says, in a file.
+"""Redirecting the output of the JVM to a file.
 
-A JVM inherits this process's standard error and writes on it what it pleases, long before any setting of Spark's is
-read. Spark's launcher, however, runs `spark-env.sh` in the directory SPARK_CONF_DIR before it becomes the JVM. Ours
-sends both outputs of the process to a file.
+A JVM inherits this process's standard error and writes to it long before any Spark setting is read. However, Spark's
+launcher runs `spark-env.sh` in SPARK_CONF_DIR before it becomes the JVM, and ours redirects both output streams to a
+file.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
-"""Log4j's settings: to standard error, which is the file."""
+"""Log4j settings: log to standard error, which is the file."""
 
 
 @contextmanager
 def chatter_in(log: Path) -> Iterator[None]:
-    """A JVM that is started meanwhile writes to this file, for as long as it lives. Settings of Spark's that somebody
-    keeps in a directory of their own are left alone: then it writes where they say.
+    """JVMs started inside the block write to this file for their whole life. A SPARK_CONF_DIR of the user is left
+    alone; output then goes where its settings say.
 
     >>> import tempfile
     >>> with chatter_in(Path(tempfile.mkdtemp()) / "spark.log"):

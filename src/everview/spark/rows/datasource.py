@@ -1,20 +1,18 @@
-"""`spark.read.format("everview")`, `readStream` and `writeStream`: views and tables for Spark users who know no other
-API.
+"""`spark.read.format("everview")`, `readStream` and `writeStream`: views and tables through Spark's own API.
 
     everview.spark.register(spark)
     spark.read.format("everview").option("view", "revenue").load("state/")         # the contents, now or as of a time
     spark.readStream.format("everview").option("view", "revenue").load("state/")   # the changes, with _time and _diff
     orders.writeStream.format("everview").option("table", "orders").option("checkpointLocation", c).start("state/")
 
-Reading attaches to the state directory beside whoever writes it, in the task that reads. A stream's offsets are
-Everview's times; the first batch is the view's contents.
+A reading task attaches to the state directory, beside its writer. The offsets of a stream are Everview's times; the
+first batch is the contents of the view. The path is anything that `everview.connect` accepts, including object store
+URIs.
 
-The path is whatever `everview.connect` takes, a URI of an object store too.
-
-A state directory has one writer, its session, so a Spark query that writes does not write *it* but hands over: tasks
-write files into the table's inbox, and the driver claims a name `batch-<number>` for all of them together, so a batch
-that Spark repeats finds its name taken (`everview.io.inbox`). The session takes the files like any others:
-`db.source("orders", everview.io.inbox("state/", "orders"))`.
+A state directory has one writer, its session, so a Spark query delivers to an inbox instead: tasks write files into the
+table's inbox, and the driver claims a name `batch-<number>` for all of them together, so a batch that Spark repeats
+finds its name taken (`everview.io.inbox`). The session reads the files like any others: `db.source("orders",
+everview.io.inbox("state/", "orders"))`.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ START = -1
 
 
 def register(spark: SparkSession) -> None:
-    """Let a SparkSession read and write `format("everview")`."""
+    """Register `format("everview")` with a SparkSession."""
     spark.dataSource.register(Everview)
 
 
@@ -62,7 +60,7 @@ class Everview(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As in `format("everview")`."""
+        """The name in `format("everview")`."""
         return "everview"
 
     def _option(self, *names: str) -> str:
@@ -72,8 +70,8 @@ class Everview(DataSource):
         raise InputError("E_OPTION", f'format("everview") needs {names[0]}', f'add .option("{names[0]}", ...)')
 
     def schema(self) -> StructType:
-        """The view's columns and, because Spark asks before it says whether it streams, `_time` and `_diff` too if the
-        option `changes` is set; `readStream` needs it.
+        """The columns of the view, plus `_time` and `_diff` if the option `changes` is set. `readStream` needs that
+        option, because Spark asks for the schema before it says whether it streams.
         """
         changes = str(self.options.get("changes", "false")).lower() == "true"
         with _Reading(self._option("path"), self._option("view", "table")) as view:
@@ -108,7 +106,7 @@ class Everview(DataSource):
 
 
 class _Reading:
-    """A view (or table) of a state directory, attached while it is read."""
+    """A view or table of a state directory, attached while it is read."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path = path
@@ -125,7 +123,7 @@ class _Reading:
 
 
 class Contents(DataSourceReader):
-    """The contents, in one task."""
+    """Reads the contents, in one task."""
 
     def __init__(self, path: str, name: str, at: int | None) -> None:
         self._path, self._name, self._at = path, name, at
@@ -146,13 +144,13 @@ class Times(InputPartition):
 
 
 class Changes(DataSourceStreamReader):
-    """The changes, batch by batch."""
+    """Reads the changes, batch by batch."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path, self._name = path, name
 
     def initialOffset(self) -> dict[str, int]:
-        """Before everything."""
+        """The offset before the first batch."""
         return {"time": START}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
@@ -165,7 +163,7 @@ class Changes(DataSourceStreamReader):
         return [Times(start["time"], end["time"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The first batch is the contents at its end, the others are what changed."""
+        """The first batch is the contents at its end; later ones are the changes."""
         assert isinstance(partition, Times)
         with _Reading(self._path, self._name) as found:
             view = _view(found)
@@ -197,7 +195,7 @@ def _view(found: Any) -> View:
 
 
 class Part(WriterCommitMessage):
-    """What one task wrote, not yet delivered, and for which stream (if it is one)."""
+    """What one task wrote and has not delivered, and for which stream (if it is one)."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -206,7 +204,7 @@ class Part(WriterCommitMessage):
 
 
 class Delivery(DataSourceArrowWriter):
-    """Records into a table's inbox: tasks write files, the driver makes a batch of them."""
+    """Writes records into a table's inbox: tasks write files, the driver publishes them as a batch."""
 
     def __init__(self, path: str, table: str, overwrite: bool) -> None:
         if overwrite:
@@ -216,7 +214,7 @@ class Delivery(DataSourceArrowWriter):
 
     @property
     def inbox(self) -> Inbox:
-        """Opened where it is used: connections do not travel."""
+        """The inbox, opened on use because connections cannot be pickled."""
         return Inbox(self._path, self._table)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -233,7 +231,7 @@ class Delivery(DataSourceArrowWriter):
 
 
 class StreamDelivery(DataSourceStreamArrowWriter):
-    """The same for streams, where a batch has a number."""
+    """The same for streams, whose batches are numbered."""
 
     def __init__(self, path: str, table: str, overwrite: bool) -> None:
         self._delivery = Delivery(path, table, overwrite)

@@ -1,15 +1,13 @@
-"""Rows coded where they are: a large DataFrame's rows go from Spark's tasks to the shards without seeing the driver.
+"""Encoding rows on the workers: rows of a large DataFrame go from Spark tasks to the shards without passing the driver.
 
-A coding task takes its partition's record batches, makes codes of them and writes, for each shard, files of the rows
-that are the shard's. That needs no agreement: ids of texts are made from the texts (`everview.codes.interner`), and a
-row's shard from its first column. What comes back to the driver is small: names of files, new dictionary entries, bad
-records.
+An encoding task converts the record batches of its partition to codes and writes a file for each shard. This needs no
+coordination: string ids are hashes of the strings (`everview.codes.interner`), and a row's shard depends on its first
+column. Only small data returns to the driver: file names, new dictionary entries, bad records.
 
-The step that follows names the files in its job, and each shard makes changes of its own
-(`everview.spark.rows.encoded`).
+The next step names the files in its job, and each shard derives its changes from them (`everview.spark.rows.encoded`).
 
-Dictionaries may disagree if two texts share a hash (`E_CONFLICT`, nearly impossible). Then the rows come to the driver
-after all, which has the one dictionary that counts.
+Dictionaries may disagree if two strings share a hash (`E_CONFLICT`, nearly impossible). In that case the rows go
+through the driver, whose dictionary is authoritative.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from everview.errors import EverviewError
 from everview.expr.nodes import Expr
 from everview.io.changes import Envelope
 from everview.io.events import told
-from everview.io.fitting import Fitting
+from everview.io.record_encoder import RecordEncoder
 from everview.session.clock.follower import values_of
 from everview.spark.driver.job import bytes_table, table_bytes
 from everview.spark.rows.encoded import FOLDER, EncodedRows, Part
@@ -47,21 +45,21 @@ if TYPE_CHECKING:
 
 
 ENCODE_ROWS = 1 << 16
-"""Rows that are coded at a time."""
+"""Rows encoded at a time."""
 
 SAMPLED_ROWS = 64
-"""Rows of those that the driver sees, to know which keys are hot."""
+"""Rows of each part that the driver samples to detect hot keys."""
 
 FLUSH_WORDS = 1 << 22
-"""Words of codes that a task holds before it writes them."""
+"""Words of codes that a task buffers before writing them."""
 
 INLINE_BYTES = 1 << 20
-"""Size up to which a task's new texts come back with its answer."""
+"""Size up to which new strings of a task are returned in its answer."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What coding tasks are told."""
+    """The parameters of encoding tasks."""
 
     root: str
     label: str
@@ -75,17 +73,17 @@ class Order:
     """1 if all rows are the first shard's"""
     key: tuple[int, ...] = ()
     shape: Envelope | None = None
-    """how records say what happened, if they are changes"""
+    """how records encode the kind of change, if they are changes"""
     until: Expr | None = None
-    """when a row is due, if the table says so"""
+    """when a row expires, if the table has such a column"""
     now: int = 0
 
 
 # on the driver
 
 
-def encode_rows(frame: DataFrame, fitting: Fitting, place: str, how: str, target: Target) -> EncodedRows | None:
-    """Code a DataFrame's rows for a table; None if they have to come to the driver."""
+def encode_rows(frame: DataFrame, fitting: RecordEncoder, place: str, how: str, target: Target) -> EncodedRows | None:
+    """Encode the rows of a DataFrame for a table; None if they have to go through the driver."""
     arrangement = target.arrangement
     codec = fitting.codec
     on_one = arrangement.operator.spread == SINGLE_SHARD
@@ -121,7 +119,7 @@ def encode_rows(frame: DataFrame, fitting: Fitting, place: str, how: str, target
 
 @dataclass(frozen=True)
 class Target:
-    """The table that rows are coded for."""
+    """The table that rows are encoded for."""
 
     files: Files
     table: int
@@ -131,11 +129,11 @@ class Target:
     until: Expr | None = None
     now: int = 0
     save_entries: Callable[[], None] = lambda: None
-    """called when new texts are known, which may be too many to hold"""
+    """called after new strings were added, which may be too many to hold"""
 
 
 def _learn(target: Target, interner: Interner, parts: Iterable[Part]) -> None:
-    """Take the tasks' texts into the dictionary, so many at a time as may be held."""
+    """Add the tasks' new strings to the dictionary, as many at a time as may be held."""
     for part in parts:
         if part.failure is not None:
             raise part.failure
@@ -148,7 +146,7 @@ def _learn(target: Target, interner: Interner, parts: Iterable[Part]) -> None:
 
 
 def _back(files: Files, data: bytes | str) -> bytes:
-    """What a task gave back, which may be in a file."""
+    """A task's result, which may be in a file."""
     if isinstance(data, bytes):
         return data
     name = f"{FOLDER}/{data}"
@@ -161,7 +159,7 @@ def _back(files: Files, data: bytes | str) -> bytes:
 
 
 def encode_partition(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: code a partition's rows; the answer is one row."""
+    """For `mapInArrow`: encode the rows of a partition; the result is one row."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -174,14 +172,14 @@ def encode_partition(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 class _Encoder:
-    """Codes rows and writes them down, a part of the partition at a time."""
+    """Encodes rows and writes them to files, one part of the partition at a time."""
 
     def __init__(self, order: Order, part: Part) -> None:
         self._order = order
         self._part = part
         self._files = open_files(order.root)
         codec = Codec(order.types, order.names, Interner())
-        self._fitting = Fitting(order.label, codec, exact=order.exact, key=order.key)
+        self._fitting = RecordEncoder(order.label, codec, exact=order.exact, key=order.key)
         self._held: dict[int, list[np.ndarray]] = {}
         self._words = 0
         self._moments: list[np.ndarray] = []
@@ -213,7 +211,7 @@ class _Encoder:
             self._flush()
 
     def _ordered(self, rows: pa.Table) -> np.ndarray:
-        """Codes in the index's order of columns; of events also what they say."""
+        """Codes in the column order of the index; for events, also their kind."""
         order, bad = self._order, self._part.bad
         if order.shape is not None:
             events = told(self._fitting, order.shape, rows, order.place, bad)
@@ -227,7 +225,7 @@ class _Encoder:
         return codes[list(order.columns)]
 
     def _note_moments(self, codes: np.ndarray) -> None:
-        """Remember when rows are due, and count those that were before they came."""
+        """Record when rows expire, and count those that had expired on arrival."""
         if self._order.until is not None and codes.shape[1]:
             until = values_of([self._order.until], np.ascontiguousarray(codes), self._fitting.codec.interner)[0]
             until = until[until != NULL]
@@ -235,7 +233,7 @@ class _Encoder:
             self._moments.append(np.unique(until[until > self._order.now]))
 
     def _forget(self) -> None:
-        """The table was emptied: what came before does not count."""
+        """Discard what came before the table was emptied."""
         for _, name in self._part.files:
             self._files.delete(f"{FOLDER}/{name}")
         self._part.files, self._part.rows, self._part.cleared = [], 0, True
@@ -248,7 +246,7 @@ class _Encoder:
         self._held, self._words = {}, 0
 
     def _write(self, what: str, data: list[Any]) -> str:
-        """Write a file that need not outlive the step, under a name that no other attempt has."""
+        """Write a temporary file for one step, under a name that is unique to this attempt."""
         name = f"{what}-{secrets.token_hex(12)}"
         self._files.write(f"{FOLDER}/{name}", data, lasting=False)
         return name

@@ -1,10 +1,10 @@
-"""Coded rows: files of a step's input, by shard, and what a shard makes of them.
+"""Encoded rows: the input files of a step, by shard, and the changes that a shard derives from them.
 
-The files are made by `everview.spark.rows.encode`. An upsert is finished on the shards: which rows stand under the new
-rows' keys, and what differs from a snapshot, a shard knows by itself, so the driver needs no copy of the table. So is a
-change feed: all events of a key meet on one shard, which puts them in the order of their commits and sees what they
-leave. Without a key events are counted. If more of a row is taken away than there is, the step fails, and the shard
-says which rows those are (`AbsentRows`); the feed reports them, or sets them aside and runs it again without.
+The files are written by `everview.spark.rows.encode`. Upserts are completed on the shards: a shard knows the current
+rows under the new keys, and the difference from a snapshot, so the driver needs no copy of the table. The same holds
+for change feeds: all events of a key reach one shard, which orders them by commit and computes their effect. Without a
+key, events are counted. If more copies of a row are deleted than exist, the step fails and the shard reports the rows
+(`AbsentRows`); the feed then fails, or sets them aside and retries the step without them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 FOLDER = "rows"
-"""Where coded rows lie until their step is done; whatever is there when a session opens is of the dead."""
+"""Folder of encoded rows until their step is done; whatever a session finds there on opening is garbage."""
 
 Row = tuple[int, ...]
 
 
 @dataclass
 class Part:
-    """What one task made of its partition."""
+    """The result of one encoding task."""
 
     number: int
     files: list[tuple[int, str]] = field(default_factory=list)
@@ -51,18 +51,18 @@ class Part:
     """new entries of the dictionary, or the name of a file of them"""
     bad: list[Bad] = field(default_factory=list)
     cleared: bool = False
-    """whether the table was emptied; then the files hold what came after"""
+    """whether the table was emptied; the files then hold what came after"""
     late: int = 0
     moments: bytes | str = b""
-    """when rows are due, or the name of a file of that"""
+    """when rows expire, or the name of a file with that"""
     failure: EverviewError | None = None
     samples: list[np.ndarray] = field(default_factory=list)
-    """codes of some of its rows, columns in the table's order"""
+    """a sample of the encoded rows, columns in the table's order"""
 
 
 @dataclass
 class EncodedRows(RemoteRows):
-    """A table's new rows in files, by shard."""
+    """New rows of a table in files, by shard."""
 
     store: Files
     table: int
@@ -73,19 +73,19 @@ class EncodedRows(RemoteRows):
     """append, upsert, changes or snapshot"""
     files: dict[int, list[str]] = field(default_factory=dict)
     shards: int = 0
-    """how many there were when the rows were coded"""
+    """the number of shards when the rows were encoded"""
     words: int = 0
     unordered: bool = False
-    """whether events may tell a row that goes after the one that takes its place"""
+    """whether a deletion may follow the insertion that replaces its row"""
     cleared: bool = False
     """whether the table is emptied first"""
     excused: dict[Row, int] = field(default_factory=dict)
-    """rows that were taken away too often, in the index's order: let them be there"""
+    """rows deleted too often, in the index's column order: treated as present"""
     order: tuple[int, ...] = ()
     """the index's order of columns"""
     until: Expr | None = None
     more: tuple[int, ...] = ()
-    """codes that follow those of every row in the files"""
+    """codes appended to every row of the files"""
 
     def dated(self, table: Table, until: int) -> EncodedRows:
         operator = relation_of(table).arrangement.operator.number
@@ -98,7 +98,7 @@ class EncodedRows(RemoteRows):
         )
 
     def take(self, part: Part, cols: int) -> None:
-        """Add what a task made; tasks come in the order of their rows."""
+        """Add the result of a task; tasks are added in the order of their rows."""
         if part.cleared:
             self.discard()
             self.files, self.rows, self.words, self.cleared = {}, 1, 0, True
@@ -111,7 +111,7 @@ class EncodedRows(RemoteRows):
             self.files.setdefault(shard, []).append(name)
 
     def excuse(self, error: InputError) -> dict[Row, int]:
-        """If a step failed because rows were taken away too often, go on without; gives those rows."""
+        """If a step failed because of excess deletions, exclude those rows and return them."""
         if not isinstance(error, AbsentRows) or error.table != self.table:
             return {}
         for row, n in error.rows.items():
@@ -125,7 +125,7 @@ class EncodedRows(RemoteRows):
                 self.store.delete(f"{FOLDER}/{name}")
 
     def at(self, time: int) -> Input:
-        """These rows as a step's input at a time."""
+        """These rows as the input of a step at a time."""
         return Input(
             self.table, self.operator, self.key, self.how, time, self.files, self.words,
             self.unordered, self.cleared, self.excused, self.until, self.now, self.more, self.reject,
@@ -134,7 +134,7 @@ class EncodedRows(RemoteRows):
 
 @dataclass(frozen=True)
 class Input:
-    """Coded rows in a job."""
+    """Encoded rows in a job."""
 
     table: int
     operator: int
@@ -154,16 +154,16 @@ class Input:
     def changes(
         self, files: Files, shard: int, arrangement: Arrangement, now: int, interner: Interner
     ) -> tuple[np.ndarray | None, dict[Row, int]]:
-        """What they change on a shard that is at the time `now`, as its inbox takes it, and which deletions by key
-        found nothing that nobody has excused.
+        """The changes on a shard at time `now`, as batcher input, and the deletions by key that matched nothing and
+        were not excused.
         """
         missing: dict[Row, int] = {}
         rows, diffs = self._in_time(self._changes(files, shard, arrangement, now, missing), arrangement, interner)
         return batcher_rows(list(rows), self.time, diffs) if len(diffs) else None, missing
 
     def _in_time(self, changes: Counted, arrangement: Arrangement, interner: Interner) -> Counted:
-        """Without changes that mean nothing, because their rows' time was over before they came. What stands under a
-        key, a shard has seen itself, so its going is meant.
+        """Drop changes without effect because their rows had expired on arrival. Deletions of current rows under a key
+        are kept.
         """
         rows, diffs = changes
         if self.until is None or not len(diffs):
@@ -197,7 +197,7 @@ class Input:
         return new, diffs
 
     def _by_key(self, events: Told, arrangement: Arrangement, now: int, missing: dict[Row, int]) -> Counted:
-        """What events do to what stands under their keys."""
+        """The effect of events on the current rows under their keys."""
         found, width = events.in_order(), len(self.key)
         old = found.codes[:, :0]
         if len(found.counts) and not self.cleared:
@@ -215,7 +215,7 @@ class Input:
         return self._emptied(np.concatenate([done.new, done.gone], axis=1), changes, arrangement, now)
 
     def _counted(self, events: Told, arrangement: Arrangement, now: int) -> Counted:
-        """What events come to without a key: as often as a row came, less as often as it went."""
+        """The effect of events without a key: insertions minus deletions of each row."""
         rows, diffs = events.codes, events.counts
         if self.excused and len(diffs):
             more = np.array(list(self.excused), dtype=np.int64).T
@@ -234,7 +234,7 @@ class Input:
     def absent(
         self, files: Files, shard: int, arrangement: Arrangement, now: int, interner: Interner
     ) -> dict[Row, int]:
-        """Rows that events without a key take away from a shard more often than they are there, and how much more."""
+        """Rows that events without a key delete more often than they exist on a shard, and the excess."""
         if self.how != "changes" or self.key:
             return {}
         events = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA))

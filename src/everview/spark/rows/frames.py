@@ -1,9 +1,9 @@
 """Spark DataFrames as sources.
 
-A DataFrame at rest is one chunk: with `mode="append"` it is read once and for all, with `mode="snapshot"` it is
-evaluated again and again and compared with what is known. A function that makes the DataFrame anew, `lambda:
-spark.read.parquet(path)`, also sees files that came later; a DataFrame itself keeps the list of files it was made with.
-Rows of a small DataFrame come to the driver as Arrow; those of a large one are coded by Spark's tasks (`coding`).
+A static DataFrame is one chunk: with `mode="append"` it is read once; with `mode="snapshot"` it is re-evaluated and
+compared with the known rows. A function that creates the DataFrame, such as `lambda: spark.read.parquet(path)`, also
+picks up new files; a DataFrame object keeps the file list from its creation. Rows of a small DataFrame are collected on
+the driver as Arrow; those of a large one are encoded by Spark tasks (`encode`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def frame_schema(frame: DataFrame) -> pa.Schema:
-    """A DataFrame's columns in Arrow's terms."""
+    """The columns of a DataFrame as an Arrow schema."""
     return pa.schema([_arrow_field(each) for each in frame.schema.fields])
 
 
@@ -42,7 +42,7 @@ def _arrow_field(column: Any) -> pa.Field:
 
 
 def check_session(spark: Any) -> None:
-    """Refuse what is given for a SparkSession and is none; one of Spark Connect will do."""
+    """Reject values that are not a SparkSession; Spark Connect sessions are accepted."""
     if not callable(getattr(type(spark), "createDataFrame", None)) or not hasattr(type(spark), "read"):
         raise InputError(
             "E_SPARK", f"a {type(spark).__name__} is not a SparkSession", "give one: SparkSession.builder ..."
@@ -50,7 +50,7 @@ def check_session(spark: Any) -> None:
 
 
 def instants(table: pa.Table) -> pa.Table:
-    """A table whose timestamps, which Everview keeps in UTC, are instants: Spark's TIMESTAMP, not TIMESTAMP_NTZ."""
+    """A table whose timestamps, which are UTC in Everview, are Spark's TIMESTAMP rather than TIMESTAMP_NTZ."""
     for i, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type):
             instant = pa.timestamp("us", "UTC")
@@ -64,7 +64,7 @@ def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of Spark's says, without Java's stack, nor the bridge's word that there was an error.
+    """The message of a Spark error, without the Java stack trace and Py4J's preamble.
 
     >>> first_line(ValueError("An error occurred while calling o69.start.\\n: java.io.IOException: no\\n\\tat x"))
     'java.io.IOException: no'
@@ -84,16 +84,16 @@ def unreadable(what: str, error: BaseException) -> InputError:
 
 
 LARGE_BYTES = 8 << 20
-"""Size, as Spark estimates it, from which a DataFrame's rows are left where they are."""
+"""Size by Spark's estimate from which the rows of a DataFrame stay on the workers."""
 
 
 FILE_ORDER = ("everview: file's time", "everview: file", "everview: place in it")
-"""Columns that a stream of files is given, to know the order of its rows."""
+"""Columns added to a stream of files that determine the order of its rows."""
 
 
 def with_file_order(frame: DataFrame) -> DataFrame:
-    """A stream with `FILE_ORDER`, if its rows come from files and Spark says from which: not through an aggregate, a
-    join, or anything else that keeps state.
+    """The stream with the columns `FILE_ORDER`, if its rows come from files and Spark can tell which. Aggregates, joins
+    and other stateful operators lose that information.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.functions import col
@@ -111,12 +111,12 @@ def with_file_order(frame: DataFrame) -> DataFrame:
 
 
 KEEP_STATE = ("Aggregate", "Join", "Deduplicate", "GroupState", "MapGroups", "Union")
-"""Parts of plans behind which nobody knows a row's file, or whose state would have other columns."""
+"""Plan nodes above which the file of a row is unknown, or whose state would get other columns."""
 
 
 class FrameRows(Distant):
-    """A DataFrame's rows. Those of files, if it has the columns for that, come in the order of the files' times, then
-    of their names; without, in Spark's order, which begins with large files.
+    """The rows of a DataFrame. With `FILE_ORDER` they are ordered by file time and name; without it they come in
+    Spark's order, large files first.
     """
 
     def __init__(self, frame: DataFrame) -> None:
@@ -125,7 +125,7 @@ class FrameRows(Distant):
         self.frame = frame.drop(*FILE_ORDER) if self._by_file else frame
 
     def in_order(self) -> DataFrame:
-        """The rows for somebody to whom their order matters."""
+        """The rows, ordered, for consumers that depend on the order."""
         from pyspark.sql.functions import monotonically_increasing_id
 
         if not self._by_file:
@@ -136,7 +136,9 @@ class FrameRows(Distant):
 
     @property
     def large(self) -> bool:
-        """Spark says of what it knows nothing about, Kafka's records say, that it is very large."""
+        """Whether to leave the rows on the workers. Spark reports a very large size if it has no estimate, for example
+        for Kafka.
+        """
         plan: Any = self.frame._jdf.queryExecution().optimizedPlan()
         return int(str(plan.stats().sizeInBytes())) > LARGE_BYTES
 
@@ -154,7 +156,7 @@ class FrameRows(Distant):
 
 
 class Frame(Source):
-    """A DataFrame at rest."""
+    """A static DataFrame."""
 
     by_rows = False
 

@@ -1,4 +1,4 @@
-"""The source that a DataFrame is, streaming or not."""
+"""Creating the source for a DataFrame, streaming or static."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def frame_source(frame: DataFrame) -> Source:
-    """The source for a DataFrame, streaming or not."""
+    """The source for a DataFrame, streaming or static."""
     if not hasattr(type(frame), "isStreaming"):
         raise InputError(
             "E_SOURCE", f"a {type(frame).__name__} is not a DataFrame", "give what spark.read or spark.readStream makes"

@@ -1,15 +1,15 @@
-"""Spark streams as sources: Structured Streaming's micro-batches, each one a transaction.
+"""Spark streams as sources: each micro-batch of Structured Streaming is one transaction.
 
-`foreachBatch` calls us, in a thread of Spark's, with a micro-batch and its number. A small batch is fetched there, and
-the thread then waits until the run loop has committed it: one batch in flight, so Spark is never ahead of the views. A
-batch that cannot be taken waits until the run has ended.
+Spark calls `foreachBatch` in one of its threads, with a micro-batch and its number. A small batch is fetched there, and
+the thread then waits until the run loop has committed it: one batch is in flight, so Spark never runs ahead of the
+views. A batch that cannot be accepted waits until the run has ended.
 
-Exactly once is a matter of two logs in step. Spark writes a batch's offsets to its checkpoint, then calls us, then
-notes that the batch is done. We commit rows and batch number in one transaction. If the process dies between our commit
-and Spark's note, Spark sends the same batch again under the same number, and it is recognised by its number and
-skipped. The checkpoint lives in the state directory; its identity is marked too, because numbers mean nothing in
-another one: a checkpoint that was deleted or exchanged is an error and not a silent gap. A socket has nothing to come
-back to, so its checkpoint lasts as long as a run; what was on its way when a run ended is gone, as Spark says of it.
+Exactly-once delivery keeps two logs in step. Spark writes the offsets of a batch to its checkpoint, calls us, and then
+records the batch as done. We commit rows and batch number in one transaction. If the process dies between our commit
+and Spark's record, Spark sends the same batch again under the same number, and it is skipped. The checkpoint lives in
+the state directory. Its identity is stored as an offset too, because batch numbers mean nothing in another checkpoint:
+a deleted or exchanged checkpoint is an error rather than a silent gap. A socket source cannot replay, so its checkpoint
+lasts for one run; rows in flight when a run ends are lost, as Spark documents.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import pyarrow as pa
 from everview.errors import EverviewError, InputError
 from everview.io.source import Chunk, Distant, Source, Wanted
 from everview.spark.rows.frames import FrameRows, first_line, frame_schema, with_file_order
+from everview.store.folder_names import folder_of
 from everview.store.hdfs import SCHEMES, HdfsFiles
 from everview.store.locations import open_files
-from everview.store.names import folder_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class Stopped(Exception):
-    """Ends a micro-batch that the pipeline no longer takes, so that Spark sends it again.
+    """Ends a micro-batch that the pipeline no longer accepts, so that Spark sends it again.
 
-    Spark logs a page for a batch that fails, unless it ends the query anyway and the failure looks like the
-    interruption of a call to Java. Ours is one in meaning, and its text says so in Spark's terms.
+    Spark logs a page for a failed batch, unless the query is ending and the failure looks like an interrupted Java
+    call. This exception imitates one in its text.
     """
 
     def __init__(self, number: int) -> None:
@@ -112,14 +112,14 @@ class Stream(Source):
 
     @property
     def _forgetful(self) -> bool:
-        """Whether the stream cannot give again what it gave: Spark's socket counts the lines of each connection anew,
-        and with an old checkpoint it would pass over as many of them as it had read before.
+        """Whether the stream cannot replay. Spark's socket source restarts its line count with each connection; with an
+        old checkpoint it would skip as many lines as it had read before.
         """
         plan: Any = self._frame._jdf.queryExecution().logical()
         return "TextSocket" in str(plan.toString())
 
     def _begin_anew(self) -> None:
-        """Know nothing of batches and checkpoints of before."""
+        """Discard batch numbers and checkpoints of earlier runs."""
         self._home = tempfile.TemporaryDirectory(prefix="everview-stream-")
         self._checkpoint = self._home.name
         self._last, self._known = -1, False
@@ -134,7 +134,7 @@ class Stream(Source):
         return InputError("E_STREAM", f"source {self._name!r}: the stream did not start: {first_line(error)}", hint)
 
     def _check_checkpoint(self) -> None:
-        """Refuse a checkpoint and marks that do not belong together."""
+        """Reject a checkpoint and offsets that do not belong together."""
         found, commits = _checkpoint(self._checkpoint)
         if self._known and found != self._query_id:
             what = "is gone" if found is None else "is another one"
@@ -152,7 +152,7 @@ class Stream(Source):
             return
         ending = threading.Thread(target=query.stop, name="everview stream", daemon=True)  # until its thread has ended
         ending.start()
-        while query.isActive and ending.is_alive():  # until Spark knows that what follows is no failure
+        while query.isActive and ending.is_alive():  # until Spark no longer treats what follows as a failure
             time.sleep(0.01)
         with self._lock:
             self._stopping = True
@@ -169,7 +169,7 @@ class Stream(Source):
     # batches: offered by Spark's thread, taken by the run loop
 
     def _count_dropped(self) -> None:
-        """Add up what Spark left out of the last batch because of a watermark: nothing is to be lost unnoticed."""
+        """Count the rows that Spark dropped from the last batch because of a watermark, so that losses are visible."""
         progress = None if self._query is None else self._query.lastProgress
         if progress is not None and progress["batchId"] > self._counted:
             self._counted = progress["batchId"]
@@ -187,7 +187,7 @@ class Stream(Source):
         self._known = True
 
     def _offer(self, number: int, rows: pa.Table | Distant | EverviewError) -> bool:
-        """Wait until the run loop has taken a batch, or ends without; whether it was taken."""
+        """Wait until the run loop has accepted a batch or ended; returns whether it was accepted."""
         with self._lock:
             self._offered, self._taken = (number, rows), False
             self._wake()
@@ -220,7 +220,7 @@ class Stream(Source):
 
 
 def _near_or_far(frame: DataFrame) -> pa.Table | Distant | EverviewError:
-    """A batch's rows, fetched if they are few; or why they cannot be had, which is the run loop's business."""
+    """The rows of a batch, fetched if they are few; or the error, which the run loop handles."""
     rows = FrameRows(frame)
     try:
         return rows if rows.large else rows.fetch()
@@ -229,7 +229,7 @@ def _near_or_far(frame: DataFrame) -> pa.Table | Distant | EverviewError:
 
 
 def for_spark(path: str) -> str:
-    """A place as Hadoop, and so Spark, calls it.
+    """A location in the form that Hadoop, and so Spark, expects.
 
     >>> for_spark("s3://bucket/state/streams/t"), for_spark("/state")
     ('s3a://bucket/state/streams/t', '/state')

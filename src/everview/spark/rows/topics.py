@@ -1,18 +1,18 @@
 """Kafka topics as sinks, through Spark's connector.
 
-Each change is a record: its value is the row as JSON with `_time` and `_diff`, its key (if columns are named) those
-columns as JSON, so that one key's changes stay in order. Spark by itself writes to Kafka at least once: a crash may
-leave a part of a time in the topic, and a task that is tried again begins from its start. So every record carries a
-header that says whose it is, its time, its number within the time and how many there are:
+Each change is a record: its value is the row as JSON with `_time` and `_diff`, its key (if key columns are given) those
+columns as JSON, so that the changes of a key stay in order. Spark alone writes to Kafka at least once: a crash may
+leave part of a time in the topic, and a retried task starts over. So every record carries a header with the identity of
+the sink, its time, its number within the time, and the count:
 
     everview: <identity of view and sink> <time> <number> <of>
 
-From these the sink tells how far the topic got: the last time, if all its records are there, else the time before; and
-of a time that is there in part, it writes only the records that are missing. That is done after a crash, and after a
-task that failed, too: a second attempt of Spark's refuses to write (`only_once`), so that the job fails, the topic is
-looked at, and the rest is sent. What remains is an attempt that Spark has given up while it still runs (its executor
-was cut off): its records may come after we looked, and so twice. A consumer that drops a (time, number) it has seen
-has each change exactly once even then.
+From these headers the sink determines how far the topic got: the last time if all its records are there, otherwise the
+time before. Of an incomplete time it writes only the missing records, after a crash as well as after a failed task: a
+second attempt by Spark refuses to write (`only_once`), so the job fails, the topic is inspected, and the rest is sent.
+One case remains: an attempt that Spark has abandoned but that still runs (its executor was cut off) may write records
+after the inspection, and so twice. A consumer that drops (time, number) pairs it has seen has each change exactly once
+even then.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import pyarrow as pa
 from everview.codes.declare import arrow_field
 from everview.errors import InputError, did_you_mean
 from everview.io.changes import DIFF, TIME
-from everview.io.checks import text_option
 from everview.io.sink import Sink, SinkMode
+from everview.io.validation import text_option
 from everview.session.changes.batch import Batch
 from everview.spark.rows.frames import check_session, first_line, instants, to_frame
 from everview.types import INT, DataType
@@ -41,14 +41,14 @@ NUMBER = "_number"
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13, in Spark's version (spark.jars.packages)"
 
 TRIES = 3
-"""How often a time is sent, each time without what is there already."""
+"""Attempts at sending a time, each without the records already there."""
 
 _OURS = f"split(cast(element_at(filter(headers, h -> h.key = '{HEADER}'), -1).value as string), ' ')"
 """The header's parts, as SQL; NULL for a record that has none."""
 
 
 class Topic(Sink):
-    """A topic that holds a view's changes."""
+    """A topic with the changes of a view."""
 
     def __init__(
         self, spark: SparkSession, servers: str, topic: str, key: Sequence[str], options: Mapping[str, str]
@@ -65,7 +65,7 @@ class Topic(Sink):
         self._part: tuple[int, frozenset[int]] = (-1, frozenset())
         """A time of which the topic holds only some records, and their numbers"""
         self._unsure = False
-        """Whether something was sent of which it is not known how much arrived"""
+        """Whether records were sent and it is unknown how many arrived"""
 
     def describe(self) -> str:
         return f"kafka {self._topic}"
@@ -89,7 +89,7 @@ class Topic(Sink):
             ) from error
 
     def _position(self) -> int | None:
-        """The last time of which the topic holds everything, None if it is empty."""
+        """The last time whose records are all in the topic; None if it is empty."""
         found = self._numbers()
         whose = [row[0] for row in found.select("identity").distinct().limit(2).collect()]
         if not whose:
@@ -108,13 +108,13 @@ class Topic(Sink):
         return time - 1
 
     def _numbers(self) -> DataFrame:
-        """Whose the records are, of which time, which of how many."""
+        """Sink identity, time, number and count of records."""
         return self._records().selectExpr(
             "ours[0] as identity", "cast(ours[1] as long) as time", "cast(ours[2] as long) as n", "ours[3] as size"
         )
 
     def _records(self) -> DataFrame:
-        """All records, with the parts of our header as `ours`."""
+        """All records, with the parsed header as `ours`."""
         reader = self._spark.read.format("kafka").options(**self._options)
         reader = reader.options(subscribe=self._topic, startingOffsets="earliest", includeHeaders="true")
         return reader.load().selectExpr("value", f"{_OURS} as ours")
@@ -141,7 +141,7 @@ class Topic(Sink):
         self._part, self._unsure = (-1, frozenset()), False
 
     def _there(self, time: int) -> frozenset[int]:
-        """The numbers of a time's records that the topic holds."""
+        """The numbers of a time's records in the topic."""
         if self._unsure:
             found = self._numbers().filter(f"time = {time}").select("n").collect()
             self._part = (time, frozenset(row[0] for row in found))
@@ -176,7 +176,7 @@ class Topic(Sink):
 
 
 def only_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: let rows pass in a task's first attempt, and refuse in others, which would send them again."""
+    """For `mapInArrow`: pass rows in a task's first attempt, and fail in later ones, which would send them again."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

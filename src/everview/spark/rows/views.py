@@ -1,4 +1,4 @@
-"""Views as DataFrames: what `view.to_spark()` needs besides their rows."""
+"""Views as DataFrames: the Spark side of `view.to_spark()`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tables written through Spark's DataFrame writers: databases by JDBC, Delta.
+"""Sinks through Spark's DataFrame writers: databases by JDBC, Delta tables.
 
-The sink's position is read from the table itself, `max(_time)`. For that to be true the changes of one time must appear
-whole: they are written as one partition, which the JDBC writer makes one database transaction, and which Delta commits
-as one version. Delta is told the time too (`txnVersion`), and passes over a version it has.
+The position of the sink is read from the table itself, as `max(_time)`. This requires the changes of one time to appear
+atomically: they are written as one partition, which the JDBC writer turns into one database transaction and Delta into
+one version. Delta also receives the time as `txnVersion` and skips versions it already has.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
-from everview.io.checks import text_option
 from everview.io.sink import Sink, SinkMode
+from everview.io.validation import text_option
 from everview.session.changes.batch import Batch
 from everview.spark.rows.frames import check_session, first_line, to_frame
 from everview.types import DataType
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ABSENT = re.compile(r"not exist|not found|doesn't exist|no such table|unknown table|not a Delta table", re.IGNORECASE)
-"""How databases say that a table is not there."""
+"""Database messages for a missing table."""
 
 
 class Writer(Sink):
@@ -62,8 +62,8 @@ class Writer(Sink):
         return None if latest is None else int(latest)
 
     def _read(self) -> DataFrame | None:
-        """The table; None if it does not exist. Any other trouble is an error: an unknown position would write
-        twice.
+        """The table; None if it does not exist. Any other failure is an error: with an unknown position rows would be
+        written twice.
         """
         try:
             return self._spark.read.format(self._format).options(**self._options).load()

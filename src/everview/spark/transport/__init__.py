@@ -1,7 +1,6 @@
-"""Between processes: `handshake` (both prove that they know a secret), `channel` (sealed), `listener`, `message`,
-`exchange` (shards among each other), `failures` (errors as data).
+"""Communication between the processes of a job.
 
-Besides:
-
-    step_line              the line on which steps are sent to a task that stays
+Read in this order: `handshake` (mutual authentication by a shared secret), `channel` (authenticated messages),
+`listener`, `message` (encoding), `exchange` (between shards), `failures` (errors as data), `step_line` (steps sent to a
+long-lived task).
 """

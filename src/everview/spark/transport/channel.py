@@ -1,11 +1,11 @@
-"""A line: a connection between two processes of a job, on which every message is sealed.
+"""A channel: a connection between two processes of a job, with a MAC on every message.
 
     length of the body, 64-bit | tag of the length | body | tag of the body
 
-Tags are the first half of an HMAC (SHA-256) with the direction's key (`proof`) over the message's number on this line
-and what is sealed. So a message that was changed, left out, repeated, moved or made up by somebody between the two is
-noticed before anything in it is looked at, and a length before anything is made ready for it. It is not hidden: whoever
-can listen to the network can read rows, as with Spark's own unless it is told to encrypt (docs/spark.md).
+Tags are the first half of an HMAC-SHA-256 under the direction's key (`handshake`), over the message's number on this
+channel and the authenticated bytes. So a message that was modified, dropped, repeated, reordered or forged in transit
+is detected before its contents are parsed, and a length before memory is allocated for it. Messages are not encrypted:
+whoever can read the network can read rows, as with Spark's own traffic unless encryption is configured (docs/spark.md).
 
 One thread may send while another receives.
 """
@@ -24,21 +24,21 @@ from everview.spark.transport.handshake import REPLY, Caller, Keys, NotAuthentic
 from everview.spark.transport.message import Buffer
 
 MESSAGE_BYTES = 1 << 36
-"""Bytes that a message may have: more than any task can hold, and a bound all the same."""
+"""Maximum bytes of a message: more than any task can hold, but a bound."""
 
 SEAL = 16
 JOIN = 1 << 16
-"""Bytes up to which a message is put together before it is sent: fewer calls of the system."""
+"""Bytes up to which the parts of a message are joined before sending, to save system calls."""
 
 GREETING = 60.0
-"""Seconds that a caller gives the process which it called to prove itself: that may be busy."""
+"""Seconds that a caller waits for the handshake; the other process may be busy."""
 
 _LENGTH = struct.Struct("<Q")
 _HEAD = struct.Struct("<cQQ")  # what is sealed, the message's number, the body's length
 
 
 class Channel:
-    """One end of a connection whose ends know each other."""
+    """One end of an authenticated connection."""
 
     def __init__(self, connection: socket.socket, sending: bytes, receiving: bytes) -> None:
         self.socket = connection
@@ -48,7 +48,7 @@ class Channel:
         _notice_the_dead(connection)
 
     def send(self, pieces: Sequence[Buffer]) -> None:
-        """Send a message whole, given in pieces."""
+        """Send one message, given in parts."""
         length = sum(map(len, pieces))
         if length > MESSAGE_BYTES:
             raise _too_large(length)
@@ -62,7 +62,7 @@ class Channel:
             self.socket.sendall(piece)
 
     def receive(self) -> memoryview:
-        """Wait for a whole message. Its memory is the caller's, to write to as well."""
+        """Wait for a whole message. The returned buffer is writable and belongs to the caller."""
         head = exactly(self.socket, _LENGTH.size + SEAL)
         length: int = _LENGTH.unpack_from(head)[0]
         self._check(head[_LENGTH.size :], _seal(self._receiving, b"l", self._received, length))
@@ -76,10 +76,10 @@ class Channel:
     def _check(self, tag: Buffer, expected: bytes) -> None:
         if not hmac.compare_digest(tag, expected):
             what = f"message {self._received} of another process of this step is not what was sent"
-            raise InternalError("E_PEER", what, "somebody changes messages on the network; Spark runs the step again")
+            raise InternalError("E_PEER", what, "a message was modified on the network; Spark retries the step")
 
     def close(self) -> None:
-        """Hang up, also on a thread that is in the middle of a message."""
+        """Close the connection, even if another thread is in the middle of a message."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -96,8 +96,8 @@ def _seal(key: bytes, what: bytes, number: int, length: int, pieces: Sequence[Bu
 
 
 def call(address: tuple[str, int], secret: bytes, purpose: bytes, number: int, reach: float) -> Channel:
-    """Call a process of the same job, which must be reached in so many seconds. Raises `OSError` if it cannot be
-    reached, `Stranger` if somebody else is there.
+    """Connect to a process of the same job within this many seconds. Raises `OSError` if it cannot be reached, and an
+    authentication error if another program answers.
     """
     connection = socket.create_connection(address, timeout=reach)
     try:
@@ -116,7 +116,7 @@ def call(address: tuple[str, int], secret: bytes, purpose: bytes, number: int, r
 
 
 def channel_of(connection: socket.socket, keys: Keys, *, calling: bool) -> Channel:
-    """The line over a connection whose ends have proved themselves."""
+    """The channel over a connection whose ends have authenticated each other."""
     return Channel(connection, *((keys.caller, keys.listener) if calling else (keys.listener, keys.caller)))
 
 
@@ -125,7 +125,7 @@ def _too_large(length: int) -> InternalError:
 
 
 def exactly(connection: socket.socket, size: int) -> bytearray:
-    """Wait for so many bytes."""
+    """Wait for exactly this many bytes."""
     data = bytearray(size)
     view = memoryview(data)
     while view:
@@ -137,7 +137,9 @@ def exactly(connection: socket.socket, size: int) -> bytearray:
 
 
 def _notice_the_dead(connection: socket.socket) -> None:
-    """Find out in a minute that the other machine is gone: the system's own two hours are long for a step."""
+    """Enable keep-alive probes that detect a dead machine within a minute; the system's default of two hours is too
+    long for a step.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     settings: dict[str, Any] = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
     for name, value in settings.items():

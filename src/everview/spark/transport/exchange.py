@@ -1,16 +1,15 @@
-"""Exchanges: what the shards of several tasks send each other within a step, over direct connections.
+"""Exchanges: the messages between the shards of several tasks within a step, over direct connections.
 
-A loop may take hundreds of rounds; as Spark jobs they would cost tens of milliseconds each. So tasks that run at the
-same time connect to each other once and swap messages directly: a round is one message to every other task and one from
-each. Every message also says the earliest loop time its sender has work for, or that it failed; and it brings the
-strings that users' functions have made since the last one, because rows are codes, and the others may have to read
-them.
+A loop may take hundreds of rounds, each of which would cost tens of milliseconds as a Spark job. So tasks that run at
+the same time connect to each other once and exchange messages directly: a round is one message to every other task and
+one from each. Every message also carries the earliest loop time at which its sender has work, or a failure, and the
+strings that user functions have created since the last message: rows are codes, which the receiver may have to decode.
 
-What tasks say is numbers and rows as they are in memory, and runs nothing (`message`). It goes over lines that are
-given; `connect` makes such of sockets. There tasks prove to each other that they know the secret which the driver made
-for this job, and all they say is sealed (`handshake`, `channel`); whoever else calls is sent away, and holds up nobody
-(`listener`). Tasks of a barrier stage learn of each other's addresses through the barrier (`meet`), those of a gang
-through the driver (`everview.spark.gang`).
+Messages are numbers and raw rows, and nothing in them is executed (`message`). They travel over channels supplied by
+the caller; `connect` creates them from sockets. Tasks authenticate each other with the secret that the driver created
+for this job (`handshake`, `channel`); other callers are rejected and block nobody (`listener`). Tasks of a barrier
+stage learn each other's addresses through the barrier (`meet`), those of a gang through the driver
+(`everview.spark.gang`).
 """
 
 from __future__ import annotations
@@ -34,36 +33,36 @@ from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import Buffer, Header, bytes_of, pack, unpack, words_in
 
 PATIENCE = 120.0
-"""Seconds without a sign of life after which a task gives up on its peers (the step is then run again)."""
+"""Seconds without a message after which a task gives up on its peers; the step is then retried."""
 
 NOTICE = 0.05
-"""Seconds after which a task that waits for calls looks whether it is to stop."""
+"""Polling interval, in seconds, for a request to stop while waiting for calls."""
 
 AGAIN = "the step is run again"
 
-LARGE = 1 << 15
-"""Bytes in a round from which they are sent by a thread: if both ends only sent, neither would read."""
+THREADED_BYTES = 1 << 15
+"""Bytes in a round from which a thread sends them: if both ends only sent, neither would read."""
 
 
 class Line(Protocol):
-    """One end of a connection; `everview.spark.transport.channel.Channel`, or a simulator's."""
+    """One end of a connection: `everview.spark.transport.channel.Channel`, or a simulator's."""
 
     def send(self, pieces: Sequence[Buffer]) -> None:
-        """Send a message, given in pieces."""
+        """Send a message, given in parts."""
 
     def receive(self) -> Buffer:
         """Wait for a message."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 First = Callable[[Sequence[Line]], Line]
-"""Waits for the first of some lines that has something to say, or is hung up."""
+"""Waits for the first connection that has a message or is closed."""
 
 
 def first_ready(lines: Sequence[Any], seconds: float | None = PATIENCE) -> Any:
-    """The first of some channels that has something to say."""
+    """The first channel that has a message."""
     waiting = select.poll()
     by_number = {}
     for line in lines:
@@ -77,8 +76,8 @@ def first_ready(lines: Sequence[Any], seconds: float | None = PATIENCE) -> Any:
 
 
 class ShardExchange:
-    """The channel of one task among several; see `everview.dataflow.superstep.ShardChannel`. `owners` says which task
-    runs each shard.
+    """One task's end of the exchange; see `everview.dataflow.superstep.ShardChannel`. `owners` maps each shard to the
+    task that runs it.
     """
 
     def __init__(self, task: int, peers: dict[int, Line], owners: Sequence[int], first: First = first_ready) -> None:
@@ -86,7 +85,7 @@ class ShardExchange:
         self.tasks = len(peers) + 1
         self.owners = owners
         self.step = 0
-        """Which step it is, for those that run several."""
+        """The number of the step, for tasks that run several."""
         self._peers = peers
         self._first = first
         self._round_number = 0
@@ -103,7 +102,7 @@ class ShardExchange:
         return table_bytes(self._interner.export(self._known))
 
     def _learn(self, words: Sequence[Buffer]) -> None:
-        """Know what the others have made; what was known before is not told again."""
+        """Add dictionary entries from other tasks; known ones are not sent again."""
         if self._interner is not None:
             for table in map(bytes_table, words):
                 if table is not None:
@@ -111,7 +110,7 @@ class ShardExchange:
             self._known = len(self._interner)
 
     def exchange(self, messages: list[Message], agenda: int) -> tuple[list[Message], int]:
-        """Send everybody what is theirs, receive what is ours; gives the earliest agenda of all."""
+        """Send all outgoing messages and receive the incoming ones; returns the earliest agenda of all tasks."""
         mine: list[Message] = []
         theirs: dict[int, list[Message]] = {peer: [] for peer in self._peers}
         for message in messages:
@@ -128,7 +127,7 @@ class ShardExchange:
         return mine, agenda
 
     def fail(self, error: BaseException) -> None:
-        """Tell the others, which wait for messages, that this task cannot go on."""
+        """Tell waiting tasks that this one cannot continue."""
         if isinstance(error, PeerFailed | PeerLost):
             return  # they know, or will when this task hangs up
         message = pack({"failed": f"{type(error).__name__}: {error}"})
@@ -139,10 +138,10 @@ class ShardExchange:
                 continue
 
     def _round(self, messages: dict[int, list[Buffer]]) -> list[tuple[int, Buffer, list[Message]]]:
-        """One message to each peer, one from each. Where they are large, sending has a thread of its own; it ends with
-        the round, or when this task hangs up, as it must if the round fails.
+        """Send one message to each peer and receive one from each. Large messages are sent by a separate thread, which
+        ends with the round, or when this task closes its connections, as it must if the round fails.
         """
-        if sum(len(piece) for message in messages.values() for piece in message) <= LARGE:
+        if sum(len(piece) for message in messages.values() for piece in message) <= THREADED_BYTES:
             self._send(messages)
             return self._hear()
         failed: list[PeerLost] = []
@@ -169,7 +168,7 @@ class ShardExchange:
                 raise _lost(peer, error) from error
 
     def _hear(self) -> list[tuple[int, Buffer, list[Message]]]:
-        """A message from each peer, in the order of peers."""
+        """A message from each peer, in order."""
         found: dict[int, tuple[int, Buffer, list[Message]]] = {}
         waiting = {id(line): peer for peer, line in self._peers.items()}
         while waiting:
@@ -187,7 +186,7 @@ class ShardExchange:
         return [found[peer] for peer in self._peers]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         for line in self._peers.values():
             line.close()
 
@@ -198,13 +197,13 @@ def _lost(peer: int, error: Exception) -> PeerLost:
 
 
 def _round_of(place: list[int], messages: list[Message], agenda: int, words: Buffer) -> list[Buffer]:
-    """What a task says to another in a round, as a message; `place` is the step and the round."""
+    """A task's message to another in one round; `place` is the step and the round."""
     rows = [(int(shard), int(operator)) for shard, operator, _ in messages]
     return pack({"place": place, "agenda": agenda, "messages": rows}, [words, *(bytes_of(r) for *_, r in messages)])
 
 
 def _heard(header: Header, parts: list[memoryview]) -> tuple[int, Buffer, list[Message]]:
-    """The same as the other end takes it: agenda, new words, messages."""
+    """The decoded message: agenda, new dictionary entries, shard messages."""
     words, *rows = parts
     messages = [(s, o, words_in(part)) for (s, o), part in zip(header["messages"], rows, strict=True)]
     return int(header["agenda"]), words, messages
@@ -214,8 +213,8 @@ def _heard(header: Header, parts: list[memoryview]) -> tuple[int, Buffer, list[M
 
 
 def listener(host: str, secret: bytes) -> JobListener:
-    """Where a task can be called by others: at its executor's address. A name that is not this machine's own is of no
-    use to others either.
+    """A listening socket at the executor's address. A name that does not resolve to this machine is useless to others
+    too.
     """
     return JobListener([host, "127.0.0.1"], secret)
 
@@ -228,8 +227,8 @@ def connect(
     meeting: bytes,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[int, Line]:
-    """Lines to all others of a meeting, whose addresses are `at`: lower numbers are called, higher ones call. Raises
-    `PeerLost` if one cannot be reached, or if it is to stop.
+    """Connect to all others of a meeting at the addresses `at`: a task calls lower numbers and is called by higher
+    ones. Raises `PeerLost` if one cannot be reached, or on a request to stop.
     """
     peers: dict[int, Line] = {}
     door.open(_purpose(meeting, task))
@@ -265,8 +264,8 @@ def _called(peer: int, address: tuple[str, int], secret: bytes, purpose: bytes, 
 def meet(
     task: int, secret: bytes, gather: Callable[[str], list[str]], host: str, shards: int, held: dict[int, int]
 ) -> ShardExchange:
-    """The exchange of a barrier stage's task. `gather` gives what all tasks have said there. They say which versions of
-    which shards their workers hold, and all come to the same conclusion who runs which.
+    """The exchange for a task of a barrier stage. `gather` collects one value from every task. Each reports the shard
+    versions its worker holds, and all derive the same assignment from them.
     """
     door = listener(host, secret)
     try:
@@ -281,7 +280,7 @@ def meet(
 
 
 def _purpose(meeting: bytes, task: int) -> bytes:
-    """What a call to a task is for: one who met others, in another attempt of the stage, does not belong here."""
+    """The purpose of a connection; it keeps out tasks of other attempts of the stage."""
     return b"mesh %d " % task + meeting
 
 

@@ -1,8 +1,8 @@
-"""Why a step failed, as data: a task's error on its way to the driver.
+"""Step failures as data: the path of an error from a task to the driver.
 
-An exception as a pickle would run code where it is read, and may not be readable at all. So an Everview error travels
-as its class's name, its code and its texts, and becomes the same error again; anything else becomes `E_TASK` with its
-name and text.
+A pickled exception would execute code where it is read, and may not be readable at all. So an Everview error travels as
+its class name, code and texts, and is rebuilt as the same error; any other exception becomes `E_TASK` with its name and
+text.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ KNOWN: dict[str, type[EverviewError]] = {
     for found in (*vars(errors).values(), NoAddressSpace)
     if isinstance(found, type) and issubclass(found, EverviewError)
 }
-"""The errors that stay what they are."""
+"""The error classes that are preserved."""
 
 
 class PeerFailed(Exception):
-    """Another task of the step failed, and says why itself."""
+    """Another task of the step failed and reports the cause itself."""
 
 
 class PeerLost(InternalError):
-    """Another task of the step is gone, or cannot be reached; the step is run again."""
+    """Another task of the step is gone or unreachable; the step is retried."""
 
 
 def told(error: BaseException) -> dict[str, Any]:
-    """An error as what JSON knows.
+    """An error as JSON-compatible data.
 
     >>> made(told(errors.InputError("E_DEMO", "the cup is empty", "fill it")))
     InputError('E_DEMO', 'the cup is empty', 'fill it')
@@ -57,7 +57,7 @@ def told(error: BaseException) -> dict[str, Any]:
 
 
 def made(told: dict[str, Any]) -> Exception:
-    """The error that was told."""
+    """The error rebuilt from its data."""
     kind = told["kind"]
     if kind == "PeerFailed":
         return PeerFailed(told["text"])
@@ -77,5 +77,5 @@ def made(told: dict[str, Any]) -> Exception:
 
 
 def _kind(error: EverviewError) -> str:
-    """The name of the error's class, or of the nearest above it that both ends know."""
+    """The name of the error's class, or of the nearest base class that both ends know."""
     return next(each.__name__ for each in type(error).__mro__ if each.__name__ in (*KNOWN, "AbsentRows"))

@@ -1,20 +1,20 @@
-"""Who is at the other end: both prove that they know a secret, and neither tells it.
+"""Mutual authentication: both ends prove knowledge of a shared secret without revealing it.
 
-The driver makes a secret for every job and Spark carries it to the job's tasks with their code, so whoever knows it is
-a part of that job (or can read Spark's own channel, and then could run code in its workers anyway). One end calls, the
+The driver creates a secret for every job and Spark sends it to the job's tasks with their code, so whoever knows it is
+part of that job (or can read Spark's own channel, and then could run code in its workers anyway). One end connects, the
 other listens:
 
     caller     "everview" | 32 random bytes
     listener   32 random bytes | tag of the listener
     caller     its number | tag of the caller
 
-A tag is an HMAC with the secret over the role, what the connection is for, and both ends' random bytes. So nothing
-that was said on another connection helps anybody: not a recording (the other end's random bytes are new each time), nor
-sending back what was received (roles differ), nor passing it on to another listener (the purpose differs). The caller
-learns first that it has come to the right place, and only then says who it is. All that is read before that has a fixed
-size.
+A tag is an HMAC under the secret over the role, the purpose of the connection, and the random bytes of both ends. This
+rules out replay (the random bytes are fresh), reflection (the roles differ) and relaying to another listener (the
+purposes differ). The listener proves itself first; only then does the caller send its number. Everything read before
+that has a fixed size.
 
-From the same random bytes both make two keys, one for each direction, with which `line` seals all that follows.
+Both ends derive two keys from the same random bytes, one per direction, with which `channel` authenticates all that
+follows.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ PROOF = _NUMBER.size + TAG
 
 
 class NotAuthenticated(Exception):
-    """Whoever is at the other end does not know the secret."""
+    """The other end does not know the secret."""
 
 
 class Keys(NamedTuple):
-    """What messages are sealed with, by direction."""
+    """The message keys, by direction."""
 
     caller: bytes
     listener: bytes
 
 
 def new_secret() -> bytes:
-    """A secret that nobody has had."""
+    """A fresh random secret."""
     return secrets.token_bytes(32)
 
 
 class _End:
-    """What both ends do."""
+    """The part common to both ends."""
 
     def __init__(self, secret: bytes, purpose: bytes) -> None:
         self._secret = secret
@@ -69,7 +69,7 @@ class _End:
 
 
 class Caller(_End):
-    """The end that calls, under a number of its own.
+    """The calling end, with a number of its own.
 
     >>> secret = new_secret()
     >>> caller, listener = Caller(secret, b"a demo", 7), Listener(secret, b"a demo")
@@ -86,11 +86,11 @@ class Caller(_End):
         self._number = _NUMBER.pack(number)
 
     def hello(self) -> bytes:
-        """What it says first."""
+        """The first message of the caller."""
         return MAGIC + self._mine
 
     def proof(self, reply: bytes) -> bytes:
-        """What it says to a listener that has proved itself."""
+        """The message to a listener that has proved itself."""
         self._nonces = self._mine + reply[:NONCE]
         if not hmac.compare_digest(reply[NONCE:], self._tag(b"listener")):
             raise NotAuthenticated
@@ -98,17 +98,17 @@ class Caller(_End):
 
 
 class Listener(_End):
-    """The end that is called."""
+    """The listening end."""
 
     def reply(self, hello: bytes) -> bytes:
-        """What it says to somebody who calls."""
+        """The answer to a caller's first message."""
         if not hello.startswith(MAGIC):
             raise NotAuthenticated
         self._nonces = hello[len(MAGIC) :] + self._mine
         return self._mine + self._tag(b"listener")
 
     def who(self, proof: bytes) -> int:
-        """The number of a caller that has proved itself."""
+        """The number of an authenticated caller."""
         number, tag = proof[: _NUMBER.size], proof[_NUMBER.size :]
         if not hmac.compare_digest(tag, self._tag(b"caller", number)):
             raise NotAuthenticated

@@ -1,11 +1,10 @@
-"""A door: where a process of a job listens for others of the same job, and nobody else gets in.
+"""A listening socket that admits only processes of the same job.
 
-Anybody who can reach the port may knock: a port scanner, a health check, somebody's broken client. Each caller has
-GRACE seconds to prove itself (`proof`); until then at most a few dozen bytes are read from it, of fixed sizes, and
-nobody waits for it. A thread talks to all callers at once, so one that says nothing holds up nobody, and those who
-cannot prove themselves are hung up on without a word. Of callers that have not yet proved themselves CALLERS are kept;
-if there are more, the oldest goes. One would have to call that often within the millisecond that a proof takes, again
-and again, to keep others out.
+Anyone who can reach the port may connect: a port scanner, a health check, a broken client. Each caller has GRACE
+seconds to authenticate (`handshake`); until then at most a few dozen bytes of fixed sizes are read from it, and nobody
+waits for it. One thread serves all callers, so a silent one blocks nobody; callers that fail are disconnected without
+an answer. At most CALLERS unauthenticated callers are kept; beyond that the oldest is dropped. An attacker would have
+to connect that often within the millisecond that a handshake takes, continuously, to keep others out.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from typing import Any
 
 from everview.spark.transport.channel import Channel, channel_of
 from everview.spark.transport.handshake import HELLO, PROOF, Listener, NotAuthenticated
-from everview.unbroken import StartedApart
+from everview.uninterruptible import StartedApart
 
 GRACE = 10.0
-"""Seconds in which a caller must have proved itself."""
+"""Seconds in which a caller must authenticate."""
 
 CALLERS = 64
-"""Callers that may be about to prove themselves at the same time."""
+"""Maximum number of unauthenticated callers."""
 
 
 class JobListener:
-    """A listening socket, at the first of some addresses that is this machine's."""
+    """A listening socket, on the first of the given addresses that belongs to this machine."""
 
     def __init__(self, hosts: Sequence[str], secret: bytes) -> None:
         self._server = _listen(hosts)
@@ -44,20 +43,20 @@ class JobListener:
         self._keeper: threading.Thread | None = None
 
     def open(self, purpose: bytes) -> None:
-        """Begin to answer those who call for a purpose; others, and earlier ones, wait in the system's queue."""
+        """Start to admit callers for a purpose; others, and earlier ones, stay in the accept queue."""
         self._purpose = purpose
         self._keeper = StartedApart(target=self._keep, daemon=True, name="everview door")
         self._keeper.start()
 
     def admit(self, seconds: float) -> tuple[int, Channel] | None:
-        """The next caller that has proved itself, and its number; None if there is none for so long."""
+        """The next authenticated caller and its number; None after the timeout."""
         try:
             return self._admitted.get(timeout=seconds)
         except queue.Empty:
             return None
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop listening."""
         self._rope.close()
         if self._keeper is not None:
             self._keeper.join()
@@ -124,7 +123,7 @@ class JobListener:
 
 
 class _Knock:
-    """How far a caller has come."""
+    """The handshake state of a caller."""
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
@@ -134,7 +133,7 @@ class _Knock:
         self._answered = False
 
     def hear(self, caller: socket.socket) -> int | None:
-        """Read what there is; gives the caller's number when it has proved itself."""
+        """Read what is available; returns the caller's number once it is authenticated."""
         try:
             more = caller.recv(self._wanted - len(self._said))
         except BlockingIOError:  # there was nothing after all

@@ -1,10 +1,9 @@
-"""Messages between driver and tasks: a small header and runs of bytes, nothing that runs when it is read.
+"""Encoding of messages between driver and tasks: a small header and raw bytes; decoding executes nothing.
 
     "EVM1" | length of the header | number of parts | sizes of the parts | header, as JSON | part | part | ...
 
-Numbers are little-endian, 32-bit but for the sizes, which have 64; header and parts are filled up to multiples of 8
-bytes, so that words in them can be used where they lie. What becomes of a message on its way is `line`'s business:
-here is no checksum.
+Numbers are little-endian and 32-bit, except for the 64-bit sizes. Header and parts are padded to multiples of 8 bytes,
+so that words in them can be used in place. There is no checksum here: `channel` authenticates messages.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 def pack(header: Header, parts: Sequence[Buffer] = ()) -> list[Buffer]:
-    """A message as pieces, which are not copied; their concatenation is the message.
+    """A message as buffers, which are not copied; their concatenation is the message.
 
     >>> header, parts = unpack(b"".join(pack({"agenda": 3}, [b"abc", b""])))
     >>> header, [bytes(part) for part in parts]
@@ -69,10 +68,10 @@ def _filled(size: int) -> int:
 
 
 def bytes_of(words: np.ndarray) -> memoryview:
-    """An array's bytes, where they lie if they lie in a row."""
+    """The bytes of an array, without a copy if it is contiguous."""
     return np.ascontiguousarray(words).reshape(-1).view(np.uint8).data
 
 
 def words_in(part: memoryview) -> np.ndarray:
-    """A part as words, where they lie: kernels may write to them if the message can be written to."""
+    """A part as words, without a copy; kernels may write to them if the message is writable."""
     return np.frombuffer(part, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The line on which a driver sends steps to a task that stays, as the worker sees it."""
+"""The worker's end of the connection on which a driver sends steps to a long-lived task."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from everview.spark.transport.message import Buffer, unpack
 
 PURPOSE = b"steps"
 UNREACHABLE = b"unreachable"
-"""What a worker answers that cannot reach the driver."""
+"""The answer of a worker that cannot reach the driver."""
 REACH_SECONDS = 10.0
-"""Seconds in which a worker must have reached the driver."""
+"""Seconds in which a worker must reach the driver."""
 
 
 def reach(address: tuple[str, int], secret: bytes) -> Channel:
-    """In a worker: the line to the driver."""
+    """In a worker: connect to the driver."""
     return call(address, secret, PURPOSE, 0, REACH_SECONDS)
 
 
 def steps(line: Channel) -> Iterator[tuple[Buffer, Sequence[bytes]]]:
-    """In a worker: the steps that the driver sends until it hangs up, each with all commands. Answers go back on the
-    same line.
+    """In a worker: yield the steps that the driver sends until it disconnects, each with all commands. Answers go back
+    on the same connection.
     """
     commands: Sequence[bytes] = ()
     while True:

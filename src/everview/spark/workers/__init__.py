@@ -1,7 +1,5 @@
-"""The workers' side: `tasks` (what runs in Spark's tasks), `state` (the shards a worker keeps), `gang_member`,
-`address_space`.
+"""The workers' side.
 
-Besides:
-
-    early                  workers that are there before they are needed
+Read in this order: `tasks` (what runs in Spark tasks), `state` (the shards that a worker keeps), `gang_member`,
+`address_space`, `early` (starts workers ahead of time).
 """

@@ -1,9 +1,9 @@
-"""Address space of a Spark worker, where it is limited: `spark.executor.pyspark.memory`.
+"""The address space limit of a Spark worker: `spark.executor.pyspark.memory`.
 
-Spark sets that limit for each Python worker, as the given size divided by the executor's cores, and files that a worker
-maps count in full, though the page cache has them and not the worker. A step of one task maps the state of all shards.
-So a worker asks before it maps: if there is no room it says so, and the driver has such steps run by several tasks from
-then on, each of which maps its own shards only. Where that is not enough either the error reaches the user.
+Spark sets that limit for each Python worker to the given size divided by the executor's cores. Mapped files count in
+full, although they live in the page cache. A step in one task maps the state of all shards. So a worker checks before
+it maps: if the state does not fit it reports so, and the driver runs such steps in several tasks from then on, each of
+which maps only its own shards. If that is not enough either, the error reaches the user.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pathlib import Path
 from everview.errors import StoreError
 
 STEP_BYTES = 1 << 27
-"""What a step needs besides: input, sorting, threads."""
+"""Bytes that a step needs in addition: input, sorting, threads."""
 
 
 class NoAddressSpace(StoreError):
-    """A worker may not map as much as the shards it should run have."""
+    """The shards to run do not fit into the address space of this worker."""
 
 
 def limit() -> int | None:
-    """Bytes of address space that this process may have."""
+    """The address space limit of this process, in bytes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def used() -> int:
-    """Bytes of address space that this process has.
+    """The address space used by this process, in bytes.
 
     >>> used() > 10_000_000
     True
@@ -37,7 +37,7 @@ def used() -> int:
 
 
 def check(state: int) -> None:
-    """Refuse to map so many bytes more if they and a step would not fit."""
+    """Refuse to map this many more bytes if they and a step would not fit."""
     allowed = limit()
     if allowed is None:
         return

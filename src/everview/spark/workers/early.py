@@ -1,8 +1,8 @@
-"""Python workers that are there before the first step needs them.
+"""Starting Python workers before the first step needs them.
 
 A worker takes a second or two to start: Spark forks it, it imports Everview and links kernels. The JVM takes about as
-long again from its SparkContext to its SparkSession, and leaves the other core idle. So a job that does nothing has
-the workers started meanwhile; Spark keeps them for the jobs to come.
+long from its SparkContext to its SparkSession and leaves the other core idle. So an empty job starts the workers
+meanwhile; Spark reuses them for later jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def early(context: Any) -> None:
-    """Have a worker started for every slot, without waiting for them. Whatever goes wrong, a later job will tell."""
+    """Start a worker for every slot, without waiting. Failures are ignored: a later job will report them."""
 
     def work() -> None:
         with contextlib.suppress(Exception):

@@ -1,7 +1,4 @@
-"""A member of a gang in a Spark worker: its lines are sockets, its work are the shards of this process.
-
-The protocol is `everview.spark.gang.member`; here is what it needs of the world.
-"""
+"""A gang member in a Spark worker: `everview.spark.gang.member` over sockets and this process's shards."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ from everview.spark.transport.message import Buffer
 from everview.spark.workers.state import WorkerShards
 
 GANG = b"a member of the gang"
-"""What a member calls the driver for."""
+"""The purpose of a member's connection to the driver."""
 
 
 class SocketLines:
-    """Lines to other members over TCP. A member listens at the address from which it has called the driver: one of this
-    machine's own, in the cluster's network.
+    """TCP connections to other members. A member listens at the local address from which it has called the driver,
+    which is in the cluster's network.
     """
 
     def __init__(self, secret: bytes, host: str) -> None:
@@ -55,14 +52,14 @@ class SocketLines:
             self.close()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._door is not None:
             self._door.close()
             self._door = None
 
 
 class StepsOnShards:
-    """Steps on some of a worker's shards."""
+    """Runs steps on some of a worker's shards."""
 
     def __init__(self, host: WorkerShards) -> None:
         self._host = host

@@ -1,24 +1,23 @@
 """The shards that a Spark Python worker keeps in its memory between tasks.
 
-Worker processes live on between jobs, so a shard that was loaded for one step is there for the next. It is only a
-cache: a shard is (the commands that built it, the version its traces are at, the attempt that made that version), and
-whatever does not match what the driver committed is thrown away or caught up with. Catching up reads the commits since
-then from the store's log; loading anew reads the last checkpoint.
+Worker processes survive jobs, so a shard loaded for one step is there for the next. This is only a cache. A cached
+shard is identified by the commands that built it, the version of its traces, and the attempt that produced that
+version; whatever does not match the committed version is discarded or caught up. Catching up reads the commits since
+then from the store's log; loading anew starts from the last checkpoint.
 
-What a worker holds lies in the store's files, which it maps: the page cache has them once for all workers of a
-machine, and the system may take their memory back. Large batches that a step makes are written, mapped, and their own
-memory is given back; batches in files are not merged in memory. In the store lists are merged (`merging`), so a list
-that has become long here, or has much memory of its own from many small steps, is read anew from there. A worker's own
-memory is then the bucket indexes of its batches, two bytes a row, and what a step works on.
+State lives in the store's files, which workers map: the page cache holds them once per machine, and the system can
+reclaim the memory. Large batches that a step creates are written to files and mapped, and their memory is freed;
+batches in files are not merged in memory. The store merges lists of batches (`merging`), so a list that has grown long
+here, or has accumulated much private memory over many small steps, is reloaded from there. A worker's private memory is
+then the bucket indexes of its batches, two bytes per row, plus the working memory of a step.
 
-Spark gives tasks to any worker that is free, so in time every worker would hold every shard. A worker therefore lets go
-of shards that others have moved on: in a gang at once, because members agree on who has which (`ownership`), else
-when it has not been asked for a while (`Job.forget`); the freed memory goes back to the system.
+Spark may schedule a task on any free worker, so in time every worker would hold every shard. A worker therefore
+releases shards that others have advanced: in a gang immediately, because members agree on the assignment (`ownership`),
+otherwise after it has been idle for a while (`Job.forget`). Freed memory is returned to the system.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import mmap
@@ -33,14 +32,14 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Interner
-from everview.dataflow import saved, superstep
-from everview.dataflow.allocator import give_back, unused_memory
+from everview.dataflow import saved_state, superstep
+from everview.dataflow.allocator import give_back, one_heap, unused_memory
 from everview.dataflow.commands import read_command
 from everview.dataflow.replica import Keep, Replica
 from everview.dataflow.superstep import Inputs, Shard, ShardChannel
 from everview.errors import EverviewError, InputError, InternalError, StoreError
 from everview.kernels.trace import image as image_k
-from everview.plan.frozen import Functions
+from everview.plan.serialisation import Functions
 from everview.plan.trust import EVERYBODY
 from everview.spark.driver.job import Answer, Job, bytes_table, read_rows, table_bytes, words_of
 from everview.spark.workers import address_space as room
@@ -48,35 +47,35 @@ from everview.spark.workers.address_space import NoAddressSpace
 from everview.store import manifest as m
 from everview.store.batches import Image, write_batch
 from everview.store.files import Files
+from everview.store.local_cache import with_copies
 from everview.store.locations import open_files
 from everview.store.manifest import Commit, Manifest, Place, Ref
 from everview.store.mapped import read_image
-from everview.store.nearby import with_copies
 from everview.store.store import BATCHES, CHECKPOINT, LOG, numbered
 from everview.store.stored_dictionary import RESIDENT_ENTRIES, StoredDictionary
 
 LARGE_WORDS = 1 << 16
-"""Images from this many words on are written as files by the task that made them."""
+"""Size in words from which the task writes its batches to files."""
 
 
 MAPPED_BATCHES = 16
 OWN_WORDS = 1 << 21
-"""Batches of a list, and words of its memory that are not mapped files, beyond which it is read anew from the store,
-where lists are merged: twice as many as it had when it was last read, and so many more.
+"""Batches of a list, and words of its private memory, beyond which it is reloaded from the store, where lists are
+merged: twice as many as at the last load, plus these numbers.
 """
 
 KEEP_UNUSED = 1 << 27
-"""Bytes of freed memory that a worker keeps after a step, for the next: fresh pages cost time."""
+"""Bytes of freed memory that a worker keeps for the next step: fresh pages cost time."""
 
 TIDY_SECONDS = 2.0
-"""How often a worker looks whether it holds what others have moved on."""
+"""Seconds between checks for shards that others have advanced."""
 
 PASSING = (OSError, MemoryError, InternalError)
-"""Failures that are not the step's own: another attempt may succeed."""
+"""Failures that a retry may cure."""
 
 
 class LoadedShard:
-    """A shard in memory, and which version of it."""
+    """A shard in memory and its version."""
 
     def __init__(self, host: WorkerShards, number: int, shards: int, effort: int) -> None:
         self.shard = Shard(Replica(host.interner, effort), number, shards)
@@ -84,16 +83,16 @@ class LoadedShard:
         self.version = 0
         self.attempt = ""
         self._maps: dict[int, list[mmap.mmap]] = {}  # by operator; must outlive the traces
-        self._read: dict[int, tuple[int, int]] = {}  # what `owned` said of operators when they were read anew
+        self._read: dict[int, tuple[int, int]] = {}  # `owned` of operators when they were last loaded
 
     def build(self, host: WorkerShards, commands: Sequence[bytes], count: int) -> None:
-        """Follow commands whose state comes from the store."""
+        """Apply commands whose state comes from the store."""
         for data in commands[self.commands : count]:
             self.shard.replica.load([read_command(data, host.functions_for(self))])
         self.commands = count
 
     def append(self, files: Files, operator: int, ref: Ref, time: int) -> None:
-        """Take in a committed batch."""
+        """Append a committed batch."""
         trace = self._trace(operator)
         if trace:
             take_in(files, ref, trace, time, self._maps.setdefault(operator, []))
@@ -105,7 +104,7 @@ class LoadedShard:
         return 0 if found is None or found.trace is None else found.trace.address
 
     def lay(self, files: Files, operator: int, ref: Ref) -> int:
-        """The address of a batch's file in memory, where it will stay as long as the shard; 0 if it cannot."""
+        """Map a batch file for the lifetime of the shard and return its address; 0 if it cannot be mapped."""
         image, mapped = read_image(files, ref)
         if mapped is None:
             return 0
@@ -113,8 +112,8 @@ class LoadedShard:
         return int(image.body.ctypes.data)
 
     def swollen(self) -> list[int]:
-        """Operators whose traces have many batches, or much memory of their own, and more than they need to have:
-        those in the store were merged meanwhile.
+        """Operators whose traces have many more batches, or much more private memory, than necessary: the store has
+        merged them meanwhile.
         """
         owned = self._owned()
         before = (self._read.get(number, (0, 0)) for number in range(len(owned)))
@@ -132,7 +131,7 @@ class LoadedShard:
     def read_anew(
         self, files: Files, lists: Mapping[Place, Sequence[Ref]], operators: Sequence[int], time: int
     ) -> None:
-        """Take the batches of some operators from the store, in place of those in memory."""
+        """Reload the batches of some operators from the store."""
         here = [o for o in operators if self._trace(o)]
         for operator in here:
             image_k.forget(self._trace(operator))
@@ -143,25 +142,25 @@ class LoadedShard:
         self._read |= {n: (int(owned[n, 0]), int(owned[n, 1])) for n in here}
 
     def close(self) -> None:
-        """Give the shard's memory back."""
+        """Free the shard's memory."""
         self.shard.replica.close()
         self._maps.clear()
 
 
 def take_in(files: Files, ref: Ref, trace: int, time: int, maps: list[mmap.mmap]) -> None:
-    """Append a committed batch to a trace: a local file where it lies, its map added to `maps`, which must outlive the
-    trace; anything else as a copy.
+    """Append a committed batch to a trace: a local file is mapped (its map is added to `maps`, which must outlive the
+    trace), anything else is copied.
     """
     image, mapped = read_image(files, ref)
     if mapped is not None:
         maps.append(mapped)
-        image_k.adopt(trace, image.body.ctypes.data, saved.header(image), time)
+        image_k.adopt(trace, image.body.ctypes.data, saved_state.header(image), time)
     else:
-        saved.append(trace, image, time)
+        saved_state.append(trace, image, time)
 
 
 class WorkerShards:
-    """All shards of one store that this process holds."""
+    """All shards of one store in this process."""
 
     def __init__(self, root: str) -> None:
         self.files = with_copies(open_files(root))
@@ -180,11 +179,11 @@ class WorkerShards:
         self._forget = math.inf
 
     def functions_for(self, held: LoadedShard) -> Functions:
-        """The Python functions a shard's commands have named so far."""
+        """The Python functions named by a shard's commands so far."""
         return self._functions.setdefault(held, Functions(trust=EVERYBODY))  # the driver's
 
     def run(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], channel: ShardChannel) -> Answer:
-        """Run a job on some shards; a failure that would come again is an answer too."""
+        """Run a job on some shards; a deterministic failure is an answer too."""
         with self._busy:
             self._forget = job.forget
             answer = self._answer(job, commands, numbers, channel)
@@ -236,7 +235,7 @@ class WorkerShards:
         try:
             superstep.side_by_side(shards, words, lambda shard: self._finish(job, shard, answer))
         except BaseException as error:
-            for each in held:  # they have taken the step, but nobody will hear of it
+            for each in held:  # they have run the step, but it will not be reported
                 self._drop(each.shard.number)
             if isinstance(error, StoreError):
                 return Answer.failed(error)
@@ -244,7 +243,7 @@ class WorkerShards:
         return answer
 
     def _supposed(self, job: Job, shards: list[Shard], answer: Answer) -> Answer:
-        """What a step would have added; it is undone."""
+        """What a step would have added; the step is undone."""
         wanted = frozenset(job.suppose or ())
         try:
             for shard in shards:
@@ -257,7 +256,7 @@ class WorkerShards:
         return answer
 
     def _explained(self, error: Exception, job: Job, held: list[LoadedShard]) -> Exception:
-        """If rows were deleted that are not there, say which ones of a change feed."""
+        """If missing rows were deleted, name those that belong to a change feed."""
         if not isinstance(error, InputError) or error.code != "E_ABSENT":
             return error
         for rows in job.coded:
@@ -272,7 +271,7 @@ class WorkerShards:
         return error
 
     def _finish(self, job: Job, shard: Shard, answer: Answer) -> None:
-        """Add what the step added to a shard to the answer."""
+        """Add the output of a shard to the answer."""
         number = shard.number
         held = self._held[number]
         files: list[tuple[int, int, Ref]] = []
@@ -288,7 +287,7 @@ class WorkerShards:
         held.version, held.attempt = job.version + 1, job.attempt
 
     def _inputs(self, job: Job, held: list[LoadedShard], missing: dict[int, int]) -> Inputs:
-        """The rows that a job brings for some shards; deletions by key that find nothing are added to `missing`."""
+        """The input rows of a job for some shards; deletions by key without a match are added to `missing`."""
         inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
         here = {each.shard.number for each in held}
         inputs |= {s: read_rows(self.files, name) for s, name in job.input_files.items() if s in here}
@@ -326,12 +325,12 @@ class WorkerShards:
             raise
 
     def _write(self, job: Job, shard: int, operator: int, image: Image) -> Ref:
-        """Write a large batch as a file whose name carries the attempt: only the commit makes it count."""
+        """Write a large batch to a file named after the attempt; it counts only once committed."""
         name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{secrets.token_hex(4)}.arrow"
         size, crc = write_batch(self.files, f"{BATCHES}/{name}", image)
         found = self._held[shard].shard.dataflow.numbered[operator]
         assert found is not None and found.trace is not None
-        return saved.tally_of(found.trace, image, job.time + job.epochs).on(Ref(image.rows, size, name, crc))
+        return saved_state.tally_of(found.trace, image, job.time + job.epochs).on(Ref(image.rows, size, name, crc))
 
     # versions
 
@@ -349,7 +348,7 @@ class WorkerShards:
         for version in range(held.version + 1, job.version + 1):
             self._follow(held, version)
         if held.version < job.version:
-            for operator in saved.live(held.shard.dataflow):
+            for operator in saved_state.live(held.shard.dataflow):
                 operator.traces_were_replaced()
         if swollen := held.swollen():
             held.read_anew(self.files, self._manifest(job.version).lists, swollen, job.time)
@@ -359,7 +358,7 @@ class WorkerShards:
         return held
 
     def _usable(self, held: LoadedShard, job: Job, built: int) -> bool:
-        """Whether a shard in memory can be caught up with the job's version."""
+        """Whether a cached shard can be caught up with the job's version."""
         return (
             held.shard.shards == job.shards
             and held.commands <= built
@@ -369,7 +368,7 @@ class WorkerShards:
         )
 
     def _make_room(self, job: Job, numbers: Sequence[int]) -> None:
-        """Where address space is limited: refuse shards whose files do not fit, before they are mapped."""
+        """Where address space is limited: refuse shards whose files do not fit, before mapping them."""
         if room.limit() is None:
             return
         built = job.commands - (1 if job.epochs == 0 else 0)
@@ -383,7 +382,7 @@ class WorkerShards:
             room.check(sum(ref.size for (_, shard), refs in lists if shard in missing for ref in refs))
 
     def _load(self, number: int, job: Job, commands: Sequence[bytes], built: int) -> LoadedShard:
-        """A shard as the store has it at the job's version."""
+        """Load a shard from the store at the job's version."""
         held = LoadedShard(self, number, job.shards, job.merge_effort)
         held.build(self, commands, built)
         lists = self._manifest(job.version).lists
@@ -392,7 +391,7 @@ class WorkerShards:
         return held
 
     def _manifest(self, version: int) -> Manifest:
-        """All that the store has at a version: the newest checkpoint before it, and the commits since."""
+        """The contents of the store at a version: the newest checkpoint before it, and the commits since."""
         if self._known.version == version:
             return self._known
         versions = [int(n) for n in self.files.list(CHECKPOINT) if n.isdecimal() and int(n) <= version]
@@ -407,7 +406,7 @@ class WorkerShards:
         return found
 
     def _commit(self, version: int) -> Commit:
-        """A commit, whose dictionary entries become known."""
+        """A commit, whose dictionary entries are added."""
         if version not in self._commits:
             name = numbered(LOG, version)
             self._commits[version] = m.decode_commit(self.files.read(name), self.files.where(name))
@@ -423,7 +422,9 @@ class WorkerShards:
                 held.append(self.files, operator, ref, commit.time)
 
     def _forget_words(self, version: int) -> None:
-        """If words were forgotten in the store since, know no others: they would not be told to the driver."""
+        """If the store has removed dictionary entries since, drop the cached ones: they would not be reported to the
+        driver.
+        """
         if version != self._forgotten:
             for number in list(self._held):
                 self._drop(number)
@@ -431,7 +432,7 @@ class WorkerShards:
             self._told, self._made = 0, ("", 0)
 
     def _learn(self, version: int, dictionary: Sequence[Ref], whole: bool) -> None:
-        """Know dictionary entries up to a version, which are the `whole` dictionary or what is new."""
+        """Add dictionary entries up to a version: the `whole` dictionary, or the new ones."""
         if version <= self._words or version < self._forgotten:
             return
         if whole and sum(ref.rows for ref in dictionary) > RESIDENT_ENTRIES:
@@ -442,12 +443,12 @@ class WorkerShards:
         self._words = version
 
     def _rest(self, dictionary: Sequence[Ref]) -> None:
-        """Hold no words but what comes after these pieces of the dictionary."""
+        """Keep only dictionary entries newer than these pieces."""
         self.interner.rest_on(self._stored_dictionary.runs(dictionary), len(self.interner))
         self._told = len(self.interner)
 
     def _words_of(self, ref: Ref) -> pa.Table:
-        """Entries of the dictionary that are in the store."""
+        """Dictionary entries in the store."""
         data = pa.py_buffer(ref.inline) if ref.inline is not None else self.files.map(f"{BATCHES}/{ref.file}")
         return pa.ipc.open_file(pa.BufferReader(data)).read_all()
 
@@ -459,11 +460,11 @@ class WorkerShards:
         return {n: h.version for n, h in held if job.lineage.get(h.version) == h.attempt}
 
     def held(self) -> tuple[tuple[int, int, str], ...]:
-        """All shards here: their numbers, versions, and the attempts that made those."""
+        """All shards here: numbers, versions, and the attempts that produced them."""
         return tuple((number, held.version, held.attempt) for number, held in self._held.items())
 
     def tidy(self) -> None:
-        """Let go of all shards, if this process was not asked for a while and another has moved them on."""
+        """Release all shards if this process has been idle and another has advanced them."""
         if time.monotonic() - self._used > self._forget and self._held and self._busy.acquire(blocking=False):
             try:
                 newest = max((int(n) for n in self.files.list(LOG) if n.isdecimal()), default=0)
@@ -484,12 +485,12 @@ _hosts: dict[str, WorkerShards] = {}
 
 
 def worker_shards(root: str) -> WorkerShards:
-    """This process's host for a store."""
+    """This process's shards of a store."""
     if root not in _hosts:
         _hosts[root] = WorkerShards(root)
         if in_a_worker():
             share_memory()
-            # Spark's worker collects garbage after every task: 50 ms for all that was imported, again and again.
+            # Spark's worker collects garbage after every task, which takes 50 ms for all imported objects.
             gc.freeze()
             if len(_hosts) == 1:
                 threading.Thread(target=_keep_tidy, daemon=True, name="everview memory").start()
@@ -497,7 +498,7 @@ def worker_shards(root: str) -> WorkerShards:
 
 
 def _keep_tidy() -> None:
-    """Look after the memory of a worker that nobody asks any more."""
+    """Periodically release the memory of an idle worker."""
     while True:
         time.sleep(TIDY_SECONDS)
         for host in list(_hosts.values()):
@@ -506,24 +507,22 @@ def _keep_tidy() -> None:
 
 
 def share_memory() -> None:
-    """Let all threads of a worker, and Arrow, allocate from one heap: what one of them freed another can use. Each
-    would have its own, steps start threads, and Arrow's takes a gigabyte of address space, which
+    """Make all threads of a worker, and Arrow, allocate from one heap, so that memory freed by one can be reused by
+    another. By default each thread has its own arena, and Arrow reserves a gigabyte of address space, which
     `spark.executor.pyspark.memory` limits.
     """
     pa.set_memory_pool(pa.system_memory_pool())
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(-8, 1)  # M_ARENA_MAX
+    one_heap()
 
 
 def in_a_worker() -> bool:
-    """Whether this process is one of Spark's, and not a test's."""
+    """Whether this process is a Spark worker rather than a test."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
 
 
 class Refused(Exception):
-    """A feed deletes by keys that are not there, and does not want that to be passed over."""
+    """A feed deleted keys that do not exist, and its mode treats that as an error."""
 
     def __init__(self, table: int, rows: dict[tuple[int, ...], int]) -> None:
         from everview.runtime.base import AbsentRows  # see `_explained`

@@ -1,5 +1,5 @@
-"""What runs inside Spark tasks: a job on all shards in one task, or on a part of them in each member of a gang, or in
-each task of a barrier stage. `everview.spark.driver.versions.guarded` makes Spark tasks of them.
+"""Entry points of Spark tasks: a job on all shards in one task, or on some of them in each member of a gang or each
+task of a barrier stage. `everview.spark.driver.versions.guarded` wraps them as Spark tasks.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from everview.spark.transport.message import Buffer
 from everview.spark.transport.step_line import REACH_SECONDS, UNREACHABLE, reach, steps
 from everview.spark.workers.gang_member import GANG, SocketLines, StepsOnShards
 from everview.spark.workers.state import worker_shards
+from everview.store.local_cache import with_copies
 from everview.store.locations import open_files
 from everview.store.manifest import Ref
-from everview.store.nearby import with_copies
 from everview.store.reshard import Request
 
 
 def alone(partition: Iterable[Any], job: bytes, commands: Any) -> Iterator[bytes]:
-    """One task runs all shards."""
+    """Run all shards in one task."""
     drain(partition)
     yield b"".join(_alone(job, commands.value))
 
 
 def resident(partition: Iterable[Any], address: tuple[str, int], secret: bytes) -> Iterator[bytes]:
-    """One task runs all shards, step after step (`everview.spark.driver.long_lived_task`)."""
+    """Run all shards in one task, step after step (`everview.spark.driver.long_lived_task`)."""
     drain(partition)
     try:
         line = reach(address, secret)
@@ -50,7 +50,7 @@ def _alone(job: Buffer, commands: Sequence[bytes]) -> list[Buffer]:
 
 
 def gang_member(partition: Iterable[Any], address: tuple[str, int], secret: bytes, root: str) -> Iterator[bytes]:
-    """One of several tasks, each of which runs some shards, step after step (`everview.spark.driver.gang`)."""
+    """Run some shards as one of several tasks, step after step (`everview.spark.driver.gang`)."""
     numbers = list(partition)  # all of it: see `drain`
     try:
         line = call(address, secret, GANG, numbers[0], REACH_SECONDS)
@@ -63,7 +63,7 @@ def gang_member(partition: Iterable[Any], address: tuple[str, int], secret: byte
 
 
 def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -> Iterator[bytes]:
-    """One of the tasks of a barrier stage, each of which runs some shards."""
+    """Run some shards as one task of a barrier stage."""
     from pyspark import BarrierTaskContext
 
     drain(partition)
@@ -88,12 +88,12 @@ def split_batches(root: str, partition: Iterable[tuple[int, Request]]) -> Iterat
 
 
 def drain(partition: Iterable[Any]) -> None:
-    """Read the partition to its end: a worker with unread input is not used again, and our shards would go with it."""
+    """Read the partition to its end: Spark does not reuse a worker with unread input, and its shards would be lost."""
     for _ in partition:
         pass
 
 
 def _own_address(context: Any, number: int) -> str:
-    """The address under which Spark knows this task's executor, so one that the others can reach."""
+    """The address under which Spark knows this task's executor, which other tasks can reach."""
     address: str = context.getTaskInfos()[number].address.rsplit(":", 1)[0]
     return address

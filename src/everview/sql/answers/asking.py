@@ -1,11 +1,11 @@
-"""Questions that nobody keeps: which way a SELECT goes, and its rows.
+"""Executes one-off queries.
 
-    at once       over the columns of what is kept, without arranging anything (`everview.once`)
-    as a view     installed for a moment, read, and dropped: for whatever the first way does not know, rows that fail,
-                  sessions whose rows are in shards
+    at once       over the columns of existing arrangements (`everview.once`)
+    as a view     installed temporarily, read, and dropped: for what the first way does not support, failing rows,
+                  and sharded sessions
 
-The answers are the same. `SET ask = 'once'` refuses the second way and `SET ask = 'view'` the first, for tests and
-comparisons; `EXPLAIN` says which it would be.
+The results are the same. `SET ask = 'once'` disables the second way and `SET ask = 'view'` the first, for tests and
+comparisons; `EXPLAIN` shows which one is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from everview.dataflow.lending import MustWait, hurried
+from everview.dataflow.read_leases import MustWait, hurried
 from everview.errors import EverviewError, MemoryLimitError, PlanError, did_you_mean, out_of_memory
 from everview.language.collection import Collection
 from everview.once.answering import Leaf, Question
@@ -30,7 +30,7 @@ from everview.session.core import Core, core_of
 from everview.session.inspect import error_operators
 from everview.session.limits import Running
 from everview.session.names.catalog import QUERY
-from everview.session.reads.guests import has_failed
+from everview.session.reads.concurrent_reads import has_failed
 from everview.sql.text.parts import understood
 from everview.sql.text.places import Source
 
@@ -44,8 +44,8 @@ WAYS: tuple[Way, ...] = ("once", "view")
 def rows(
     session: Session, node: plan.Node, collection: Callable[[], Collection], how: Choice | None, way: Way | None = None
 ) -> Words:
-    """A plan's rows as codes, in the order of a view of it. `collection` is the plan as `db.view` takes it, `how` its
-    joins are kept then; `way`: what somebody asked for.
+    """A plan's rows as codes, in the order of a view of it. `collection` is the plan as `db.view` takes it, `how` the
+    join plan in that case; `way`: an explicit choice.
     """
     core = core_of(session)
     if way != "view" and core.transactions.supposed() is None:
@@ -59,8 +59,8 @@ def rows(
 
 
 def _as_view(session: Session, collection: Collection, how: Choice | None) -> Words:
-    """The rows of a view that is dropped at once."""
-    if get_ident() in hurried:  # that may take as long as a step, and holds up everybody
+    """The rows of a temporary view."""
+    if get_ident() in hurried:  # that may take as long as a step, and blocks everybody
         raise MustWait
     view = session.view(QUERY, collection, plan=how)
     try:
@@ -73,15 +73,15 @@ def _as_view(session: Session, collection: Collection, how: Choice | None) -> Wo
 
 
 def at_once(core: Core, node: plan.Node) -> Words:
-    """A plan's rows as codes, in the order of a view of it; `Elsewhere` if that has to be one."""
+    """A plan's rows as codes, in the order of a view of it; `Elsewhere` if that requires one."""
     question = Question(node, _leaves(core), core.interner)
     question.fetch(copied=False)
     return _answered(core, question)
 
 
 def fetched(core: Core, node: plan.Node) -> Callable[[], Words]:
-    """The same in two parts: what is kept is copied now, in a turn or beside one; what is given back computes the rest,
-    and needs no turn. `Elsewhere` may come in either.
+    """The same in two parts: stored rows are copied now, in a turn or beside one; the returned function computes the
+    rest, and needs no turn. Either may raise `Elsewhere`.
     """
     question = Question(node, _leaves(core), core.interner)
     question.fetch(copied=True)
@@ -89,8 +89,8 @@ def fetched(core: Core, node: plan.Node) -> Callable[[], Words]:
 
 
 def _answered(core: Core, question: Question) -> Words:
-    """Without a limit of its own, a lack of memory is left to the other way: it may be due to another session, which is
-    being stopped (`everview.dataflow.pressing`), and steps are run again then.
+    """Without a memory limit of its own, a lack of memory falls back to the other way: it may be due to another session
+    that is being stopped (`everview.dataflow.kernel_interrupts`), and steps are retried then.
     """
     try:
         return question.answer(_within_limits(core))
@@ -102,7 +102,7 @@ def _answered(core: Core, question: Question) -> Words:
 
 
 def _within_limits(core: Core) -> Callable[[int], None]:
-    """Raises an error when this thread's call takes longer than it may, or holds more words."""
+    """Raise an error if this thread's call exceeds its time or memory limit."""
     limits = core.limits.get(get_ident())
     if limits is None:
         return lambda words: None
@@ -118,7 +118,7 @@ def _within_limits(core: Core) -> Callable[[int], None]:
 
 
 def told(core: Core, node: plan.Node, way: Way | None) -> str:
-    """Which way a query would go, for EXPLAIN."""
+    """How a query would be executed, for EXPLAIN."""
     if way == "view":
         return "answered through a temporary view, because SET ask says so"
     try:
@@ -130,7 +130,7 @@ def told(core: Core, node: plan.Node, way: Way | None) -> str:
 
 
 def is_setting(node: exp.Set) -> bool:
-    """Whether a SET says how questions are answered."""
+    """Whether a SET chooses how queries are executed."""
     equal = node.expressions[0].this if len(node.expressions) == 1 else None
     return isinstance(equal, exp.EQ) and equal.this.name.lower() == "ask"
 
@@ -150,12 +150,12 @@ def setting(node: exp.Set, source: Source) -> Way | None:
 
 
 def refused(reason: Elsewhere) -> PlanError:
-    """The error for a query that has to be a view for a moment, though that was ruled out."""
+    """Return the error for a query that requires a temporary view, although that was disabled."""
     return PlanError("E_PLAN", f"the query cannot be answered at once: {reason}", "SET ask = default")
 
 
 def _leaves(core: Core) -> Callable[[plan.Node], Leaf | None]:
-    """What is kept of a node, each looked up once."""
+    """The arrangements of nodes, each looked up once."""
     runtime = core.runtime
     if not isinstance(runtime, EmbeddedRuntime):
         raise Elsewhere("rows are in shards")
@@ -170,7 +170,7 @@ def _leaves(core: Core) -> Callable[[plan.Node], Leaf | None]:
 
 
 def _leaf(core: Core, node: plan.Node) -> Leaf | None:
-    """The arrangement of a node, if one is kept; refused if rows of it have failed."""
+    """The arrangement of a node, if there is one; refused if it has failed rows."""
     dataflow = core.runtime.dataflow
     for arrangement in core.runtime.builder.arrangements.get((node, ()), []):
         trace = arrangement.trace

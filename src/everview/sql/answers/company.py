@@ -1,11 +1,11 @@
-"""SELECT in a session that other threads use, too: it neither waits for their steps nor holds them up.
+"""SELECT in a session with other threads: it neither waits for their steps nor blocks them.
 
-What the query reads is copied, in a turn, or beside a step that is computing (`everview.session.reads.guests`). The
-rest is computed after that, while the session goes on. What has to be a view for a moment waits for its turn, as ever;
-so does a query inside a transaction, and one that reads files.
+What the query reads is copied, in a turn, or beside a computing step (`everview.session.reads.concurrent_reads`). The
+rest is computed afterwards, while the session continues. A query that needs a temporary view waits for its turn; so
+does a query inside a transaction, and one that reads files.
 
-Beside a step nothing may be measured, because traces are in motion: there joins go in the text's order, and rows
-are not looked up in indexes.
+Beside a step no statistics can be read, because traces are changing: there joins are in textual order, and rows are not
+looked up in indexes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from everview.errors import EverviewError
 from everview.once.rows import Elsewhere
-from everview.session.reads import guests
+from everview.session.reads import concurrent_reads
 from everview.sql.answers import asking, lookups
 from everview.sql.ddl import defined
 from everview.sql.select.compiler import Compiler
@@ -33,7 +33,7 @@ Compute = Callable[[], "Result"]
 
 
 def there_is(sql: Statements) -> bool:
-    """Whether other threads use the session, and this one is free to be asked beside them."""
+    """Whether other threads use the session, and this one may read beside them."""
     core = sql.core
     if core.runtime.dataflow.lender is None or sql.transaction is not None or core.lock._is_owned():
         return False
@@ -41,11 +41,13 @@ def there_is(sql: Statements) -> bool:
 
 
 def select(sql: Statements, node: exp.Expr, source: Source) -> Any:
-    """A query's answer."""
+    """A query's result."""
     compute: Compute | None = None
     if source.notes.as_of is None:
         if sql.core.unsettled:
-            compute = guests.visited(sql.core, lambda: _bound(sql, reading.parsed(source), source, beside=True))
+            compute = concurrent_reads.visited(
+                sql.core, lambda: _bound(sql, reading.parsed(source), source, beside=True)
+            )
         if compute is None:
             compute = sql._in_turn(True, False, _fetched, reading.parsed(source), source)
     if compute is not None:
@@ -62,7 +64,7 @@ def _fetched(sql: Statements, node: exp.Expr, source: Source) -> Compute | None:
 
 
 def _bound(sql: Statements, node: exp.Expr, source: Source, beside: bool) -> Compute | None:
-    """What is left to compute when all that a query reads was copied; None if it has to be asked in another way."""
+    """The rest of the computation, once all that a query reads is copied; None if it has to be executed otherwise."""
     compiler = Compiler(sql.session, source)
     compiler.by_text = beside
     defined.mark(node, sql.core.catalog)

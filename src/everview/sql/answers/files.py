@@ -1,11 +1,11 @@
-"""Files in FROM: `SELECT * FROM 'orders.parquet'`, a file that is read once, where it is asked about.
+"""Files in FROM: `SELECT * FROM 'orders.parquet'`, read once by the query.
 
-Columns and types are told as `db.read` tells them: from the file's schema, or from the first records of a text. When a
-statement is bound, a file is a table without rows that has those types; it is read when the statement is done, and its
-rows are written into the plan. So a view cannot have one: nobody would tell it that the file changed. CREATE SOURCE
-makes a table that follows the file.
+Columns and types are inferred as by `db.read`: from the file's schema, or from the first records of a text. While a
+statement is bound, a file is an empty table with those types; it is read during execution, and its rows are inlined
+into the plan. Views cannot use files: they would not notice changes. CREATE SOURCE creates a table that follows the
+file.
 
-Nothing of this is done in a session that was opened with `files=False`.
+Disabled in a session opened with `files=False`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.errors import InputError
+from everview.io.bulk_load import name_of
 from everview.io.files import Files
-from everview.io.fitting import Fitting
-from everview.io.given import by_suffix
-from everview.io.once import name_of
 from everview.io.pipeline import types_of
+from everview.io.record_encoder import RecordEncoder
 from everview.io.source import Bad, here
+from everview.io.source_inference import by_suffix
 from everview.plan import nodes as plan
 from everview.sql.select.scopes import Field, Relation
 from everview.types import DataType
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from everview.sql.text.places import Source
 
 _NUMBERS = count(1_000_000)
-"""Of the tables that stand for files; `everview.sql.dml.modifying` counts from 1."""
+"""For the tables that stand for files; `everview.sql.dml.modifying` counts from 1."""
 
 
 class FileTable:
-    """A file that a query reads: its columns, and its rows when they are asked for."""
+    """A file that a query reads: its columns, and its rows on demand."""
 
     def __init__(self, core: Core, path: str) -> None:
         self.core = core
@@ -48,13 +48,13 @@ class FileTable:
 
     @property
     def alias(self) -> str:
-        """What it is called if the query does not say: the file's name without its ending."""
+        """Its default alias: the file's name without suffix."""
         return name_of(self.path)
 
     def rows(self) -> plan.Constant:
         """All rows, as a part of a plan."""
         codec = Codec(self.node.types, tuple(self.columns), self.core.interner)
-        fitting = Fitting(self.path, codec, exact=True)
+        fitting = RecordEncoder(self.path, codec, exact=True)
         self.files.open({}, self.columns, False)
         rows: list[tuple[object, ...]] = []
         while (chunk := self.files.poll(None)) is not None:
@@ -83,7 +83,7 @@ def forbidden(core: Core) -> InputError | None:
 
 
 def is_file(node: exp.Table, source: Source) -> bool:
-    """Whether a table in FROM is written as a text."""
+    """Whether a table in FROM is a quoted text."""
     start = node.this.meta.get("start", -1) if isinstance(node.this, exp.Expr) else -1
     return isinstance(node.this, exp.Identifier) and 0 <= start < len(source.text) and source.text[start] == "'"
 

@@ -1,11 +1,11 @@
-"""Parameters of one call: `$1` with a type, and when the statement is done with a value.
+"""Parameters of one call: `$1` with a type, and a value on execution.
 
-`db.prepare` keeps one dataflow for all values (`everview.sql.answers.prepared`). A statement that a client prepares and
-runs now and then is another matter: it is bound when it is prepared, to learn the types of its parameters and its
-columns, and again with the values in their place, as constants, each time that it is run. It may be any statement.
+`db.prepare` maintains one dataflow for all values (`everview.sql.answers.prepared`). A statement that a client prepares
+and runs occasionally is different: it is bound on preparation, to infer the types of its parameters and columns, and
+again with the values as constants on each execution. It may be any statement.
 
-A type that nobody says is that of what a parameter is compared with, of the column that takes it, or of LIMIT; where
-nothing tells, it is a text, as in PostgreSQL.
+An unspecified type is that of the operand a parameter is compared with, of its target column, or of LIMIT; otherwise
+text, as in PostgreSQL.
 
 >>> import everview as ev
 >>> from everview.sql.statements import Statements
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
 
 class Given(Parameters):
-    """Parameters that are constants: NULL while only their types are known."""
+    """Parameters as constants: NULL while only their types are known."""
 
     def __init__(self, types: Mapping[str, DataType], values: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.known = dict(types)
         self.oids: dict[str, int] = {}
-        """what a client calls the types, where one of theirs is meant that is several of ours"""
+        """the client's type ids, where several of ours correspond"""
         self.values = values
-        """None while a statement is only looked at: then any number of parameters may be without a type"""
+        """None while a statement is only analysed: then any number of parameters may be untyped"""
 
     def types_of(self, count: int) -> list[DataType]:
-        """The types of $1 up to $count; one that is nowhere is a text."""
+        """The types of $1 up to $count; an unused one is a text."""
         return [self.known.get(str(i + 1), STR) for i in range(count)]
 
     def lacks_type(self, node: exp.Expr) -> bool:
-        """Whether an expression is a parameter of which no type is known yet."""
+        """Whether an expression is a parameter without a known type."""
         return isinstance(node, exp.Parameter) and node.name not in self.known
 
     def constant(self, node: exp.Parameter) -> Literal | None:
@@ -69,12 +69,12 @@ class Given(Parameters):
 
 
 def learned(sql: Statements, text: str, types: Mapping[str, DataType]) -> Given:
-    """The types of a statement's parameters, beginning with those that are said."""
+    """The types of a statement's parameters, starting with the explicit ones."""
     return bound(sql, text, types)[0]
 
 
 def bound(sql: Statements, text: str, types: Mapping[str, DataType]) -> tuple[Given, Shape | None]:
-    """A statement's parameters with their types, and its columns; None if it gives no rows. Nothing is done."""
+    """A statement's parameters with their types, and its columns; None if it returns no rows. Does not execute it."""
     given = Given(types)
     sql.parameters = given
     try:
@@ -86,13 +86,13 @@ def bound(sql: Statements, text: str, types: Mapping[str, DataType]) -> tuple[Gi
             except EverviewError as error:
                 if error.code != "E_LITERAL" or given.values is not None:
                     raise
-                given.values = _Samples(given.known)  # NULL is not enough where a constant is looked into
+                given.values = _Samples(given.known)  # NULL is not enough where a constant is inspected
     finally:
         sql.parameters = None
 
 
 class _Samples(dict[str, Any]):
-    """Some value for each parameter, while nobody has given one."""
+    """A sample value for each parameter, before values are given."""
 
     def __init__(self, known: Mapping[str, DataType]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class _Samples(dict[str, Any]):
 
 
 def _places(sql: Statements, node: exp.Expr, given: Given) -> None:
-    """Learn the types of parameters that stand where a column or a number is wanted."""
+    """Infer the types of parameters from columns or numeric positions."""
     for parameter, declared in _wanted(sql, node):
         if given.lacks_type(parameter):
             given.known[parameter.name] = declared.optional(False)
@@ -140,7 +140,7 @@ def _inserted(sql: Statements, args: dict[str, Any]) -> Iterator[tuple[exp.Expr,
 
 
 def _rows(node: Any) -> Iterator[list[exp.Expr]]:
-    """What is inserted: each row of VALUES, or what SELECT lists."""
+    """The inserted values: each row of VALUES, or the SELECT list."""
     if isinstance(node, exp.Values):
         for row in dict.get(node.args, "expressions") or []:
             yield (dict.get(row.args, "expressions") or []) if isinstance(row, exp.Tuple) else [row]
@@ -164,7 +164,7 @@ def _assigned(columns: Mapping[str, DataType], settings: list[exp.Expr]) -> Iter
 
 
 def _name(node: Any) -> str:
-    """A name without anybody learning that it was read."""
+    """A name, without marking it as read."""
     while isinstance(node, exp.Expr) and not isinstance(node, exp.Identifier):
         node = dict.get(node.args, "this")
     return str(dict.get(node.args, "this")) if isinstance(node, exp.Identifier) else ""

@@ -1,12 +1,12 @@
-"""Look-ups: `SELECT ... WHERE id = 7` finds its rows in an index instead of going through the table.
+"""Index look-ups: `SELECT ... WHERE id = 7` finds its rows in an index instead of scanning.
 
-A query is installed as a view for a moment, and a filter over a table reads all of it. If the filter asks that columns
-equal constants, and the table (or view) is arranged by those columns first, the few rows that do are read from there
-and written into the plan in the table's place; the filter stays above them. Arrangements are those that tables and
-views have, those that CREATE INDEX made, and those that views' joins keep anyway.
+A query installed as a temporary view reads all of a filtered table. If the filter equates columns with constants, and
+the table (or view) has an arrangement with those columns first, the few matching rows are read from there and inlined
+into the plan in place of the table; the filter stays above them. Usable arrangements are those of tables and views, of
+CREATE INDEX, and of views' joins.
 
-Only in a session whose rows are in this process: on Spark a filter runs where the rows are. Not inside a transaction
-that has changed rows, which reads its own changes.
+Only for local sessions: on Spark a filter runs where the rows are. Not inside a transaction with changes, which reads
+its own changes.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core
-from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import read_codes
+from everview.session.reads.subscribable import Subscribable
 from everview.types import DataType
 
 MOST_ROWS = 1000
-"""Rows that are written into a plan; where there are more, going through all of them is as good."""
+"""Maximum number of rows inlined into a plan; beyond, scanning is as good."""
 
 _KINDS = ("int", "str", "date", "timestamp", "bool", "uuid", "enum")
-"""Kinds of columns of which equal values have equal codes."""
+"""Kinds of columns whose equal values have equal codes."""
 
 
 @dataclass(frozen=True)
 class LookUp:
     """Rows of a table or view that are found by a key."""
 
-    of: Followed
+    of: Subscribable
     arrangement: Arrangement
     start: tuple[int, ...]
     """codes of the key, in the arrangement's order"""
 
     def rows(self, core: Core) -> plan.Node | None:
-        """The rows as a part of a plan; None if they are too many."""
+        """The rows as a part of a plan; None if there are too many."""
         columns, counts = read_codes(core.runtime, self.arrangement, self.start, core.runtime.dataflow.time)
         if int(counts.sum()) > MOST_ROWS:
             return None
@@ -62,7 +62,7 @@ class LookUp:
 
 
 def done(core: Core, node: plan.Node) -> plan.Node:
-    """The plan with rows in the place of tables that need not be gone through."""
+    """The plan with tables replaced by looked-up rows."""
     if core.transactions.pending():
         return node
     new: dict[plan.Node, plan.Node] = {}
@@ -77,7 +77,7 @@ def planned(core: Core, node: plan.Node) -> Iterator[tuple[plan.Node, LookUp]]:
     """The filters of a plan whose rows can be looked up, outermost first."""
     if not isinstance(core.runtime, EmbeddedRuntime) or core.transactions.queued:
         return
-    contents: dict[plan.Node, Followed] = {
+    contents: dict[plan.Node, Subscribable] = {
         relation_of(v).node: v for v in core.catalog.views.values() if not relation_of(v).fallible
     }
     contents.update({relation_of(t).node: t for t in core.catalog.tables.values()})
@@ -98,7 +98,7 @@ def planned(core: Core, node: plan.Node) -> Iterator[tuple[plan.Node, LookUp]]:
 
 
 def _given(conditions: list[Expr], core: Core, types: tuple[DataType, ...]) -> Iterator[tuple[int, int]]:
-    """Columns that equal constants, and the codes of these."""
+    """Columns that equal constants, and their codes."""
     for condition in conditions:
         if not isinstance(condition, Call) or condition.op != "eq":
             continue
@@ -110,8 +110,8 @@ def _given(conditions: list[Expr], core: Core, types: tuple[DataType, ...]) -> I
                 yield one.index, encode_value(declared, other.value, core.interner)
 
 
-def _found(core: Core, of: Followed, given: dict[int, int]) -> LookUp | None:
-    """The arrangement that has most of the given columns first."""
+def _found(core: Core, of: Subscribable, given: dict[int, int]) -> LookUp | None:
+    """The arrangement with most of the given columns first."""
     if not given:
         return None
     kept = core.runtime.builder.arrangements.get((relation_of(of).node, ()), [])

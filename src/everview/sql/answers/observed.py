@@ -1,8 +1,8 @@
-"""`FROM ev.views`: statements about the session itself, which its inner session answers (`everview.system`).
+"""`FROM ev.views`: statements about the session itself, executed by its inner session (`everview.system`).
 
-A statement that reads, subscribes to or defines something in the schema `ev` is given to the inner session, without the
-schema's name: blanks stand in its place, so errors keep theirs. Relations of `ev` can be joined with each other, not
-with tables of the session. A schema `ev` that somebody has made is his, and nothing goes elsewhere.
+A statement that reads, subscribes to or defines something in the schema `ev` is passed to the inner session, with the
+schema's name blanked out, so that error positions are right. Relations of `ev` can be joined with each other, but not
+with tables of the session. A user-created schema `ev` takes precedence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors
 from everview.session.core import Core
-from everview.session.rights.acting import acting
+from everview.session.rights.principal import acting
 from everview.session.session import Session
 from everview.sql.ddl import schemas
 from everview.sql.text import reading
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEMA = "ev"
 
 _BEFORE = {"FROM", "JOIN", "VIEW", "TO", "SUBSCRIBE", "DESCRIBE", "EXISTS", "EXPLAIN", "REPLACE"}
-"""What stands before the name of a table or view, not of a column."""
+"""What precedes the name of a table or view, rather than of a column."""
 
 
 def is_about(sql: Statements, statement: reading.Statement) -> bool:
@@ -35,7 +35,7 @@ def is_about(sql: Statements, statement: reading.Statement) -> bool:
 
 
 def _places(statement: reading.Statement) -> list[int]:
-    """Where the schema stands before the name of a table or view; nothing if it may be an alias everywhere."""
+    """Where the schema precedes the name of a table or view; empty if it may be an alias everywhere."""
     tokens = statement.tokens
     places = [
         i
@@ -47,14 +47,14 @@ def _places(statement: reading.Statement) -> list[int]:
 
 
 def _own_quotas(statement: reading.Statement) -> bool:
-    """Whether a statement asks `ev.quotas` and nothing else of `ev`."""
+    """Whether a statement reads `ev.quotas` and nothing else of `ev`."""
     places = _places(statement)
     named = {statement.tokens[i + 2].text.lower() for i in places}
     return statement.first == "SELECT" and named == {"quotas"}
 
 
 def _quotas(sql: Statements, statement: reading.Statement) -> Any:
-    """`ev.quotas` for one who may not look at the server: its own rows."""
+    """`ev.quotas` for users without server privileges: their own rows."""
     who = sql.core.access.acting()
     assert who is not None
     found = next((r for r in sql.core.attached.get("ev", ()) if r.name == "quotas"), None)
@@ -73,7 +73,7 @@ def _quotas(sql: Statements, statement: reading.Statement) -> Any:
 
 
 def run(sql: Statements, statement: reading.Statement) -> Any:
-    """Have the inner session run a statement."""
+    """Run a statement in the inner session."""
     if _own_quotas(statement) and sql.core.access.acting() is not None:
         return _quotas(sql, statement)
     sql.core.access.may_manage("look at ev", look=True)

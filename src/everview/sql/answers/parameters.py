@@ -1,13 +1,13 @@
-"""Parameters: `$name` in a prepared query.
+"""Parameters `$name` of prepared queries.
 
-All values that are asked for are rows of one table, and the query is computed for all of them at once, the way a
-correlated subquery is (`everview.sql.select.scopes`): the parameters are columns of a query around it. So one dataflow
-serves all values, and a new value costs what its own rows cost.
+All requested values are rows of one table, and the query is computed for all of them at once, like a correlated
+subquery (`everview.sql.select.scopes`): the parameters are columns of an outer query. One dataflow therefore serves all
+values, and a new value costs what its own rows cost.
 
-A derived table or WITH query that reads parameters, a recursive one too, has their values as its first columns; where
-it is used, these are joined to the values in question.
+A derived table or WITH query that reads parameters, including recursive ones, has their values as its first columns;
+where it is used, these are joined to the values in question.
 
-A parameter's type is that of what it is first compared with, or the type it is cast to.
+A parameter's type is that of the first operand it is compared with, or of a cast.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from everview.sql.text.places import Source
 
 PARAMETER = "$"
-"""The table that parameters are columns of, as far as names go."""
+"""The pseudo-table whose columns are the parameters."""
 
 
 class Learned(Exception):
-    """The type of a parameter was found: the query must be bound again."""
+    """Raised when the type of a parameter was inferred: the query must be bound again."""
 
     def __init__(self, name: str, found: DataType) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Learned(Exception):
 
 
 class Parameters:
-    """The parameters of a statement: their types as far as known, and the scope they are found in."""
+    """The parameters of a statement: their known types, and the scope that contains them."""
 
     def __init__(self, types: Mapping[str, DataType | None] | None = None) -> None:
         self.types = dict(types or {})
@@ -49,17 +49,17 @@ class Parameters:
         return tuple(self.types)
 
     def place(self, node: Node, source: Source) -> Outer:
-        """Let the parameters be the columns of a relation around the query."""
+        """Make the parameters the columns of a relation around the query."""
         relation = Relation(node, tuple(Field(n, PARAMETER, False) for n in self.types))
         self.outer = Outer(Scope(relation, source), tuple(range(len(self.types))))
         return self.outer
 
     def lacks_type(self, node: exp.Expr) -> bool:
-        """Whether an expression is a parameter of which no type is known yet."""
+        """Whether an expression is a parameter without a known type."""
         return isinstance(node, exp.Parameter) and node.name in self.types and self.types[node.name] is None
 
     def constant(self, node: exp.Parameter) -> Literal | None:
-        """The value that a parameter stands for, if it is one of a single call; see `everview.sql.answers.given`."""
+        """The value of a parameter, if it is one of a single call; see `everview.sql.answers.given`."""
         return None
 
     def check(self, node: exp.Parameter, source: Source) -> None:

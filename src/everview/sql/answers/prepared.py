@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """A query with parameters, to be called with their values; made by `db.prepare`.
+    """A query with parameters, to be called with their values; created by `db.prepare`.
 
-    A value that is new is one transaction; from then on its answer is kept, and calling is a look-up. `keep` values are
-    kept, those that were not asked for the longest time are given up first. The view of the same name has the answers
-    of all of them, with the parameters as its first columns. A row that cannot be computed is an error for the values
-    whose answer it belongs to, not for others.
+    A new value is one transaction; from then on its result is maintained, and a call is a look-up. At most `keep`
+    values are kept, evicting the least recently used. The view of the same name has the results of all of them, with
+    the parameters as its first columns. A row that cannot be computed is an error only for the values whose result it
+    belongs to.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -71,7 +71,7 @@ class Prepared:
         self._values = self._table()
         try:
             self._query, self._view = self._install(source, node)
-        except BaseException:  # what was there before, or is read by a view that was made, stays
+        except BaseException:  # what existed before, or is read by another view, stays
             if name not in core.catalog.views and not {*core.catalog.tables} <= there:
                 self._values.drop()
             raise
@@ -83,11 +83,11 @@ class Prepared:
 
     @property
     def parameters(self) -> dict[str, DataType]:
-        """Names and types of the parameters, in the order in which the query names them."""
+        """Names and types of the parameters, in order of appearance."""
         return dict(self._types)
 
     def __call__(self, *values: Any, **named: Any) -> Result:
-        """The answer for values of the parameters, in order or by name."""
+        """The result for values of the parameters, in order or by name."""
         row = self._codec.encode_row(self._row(values, named))
         columns, counts = self._kept(row)
         codes = repeated(columns[len(row) :], counts)
@@ -100,7 +100,7 @@ class Prepared:
 
     @writes
     def forget(self, *values: Any, **named: Any) -> None:
-        """Stop keeping the answer for these values."""
+        """Stop maintaining the result for these values."""
         row = self._codec.encode_row(self._row(values, named))
         if row in self._asked:
             self._core.transactions.stage(self._values, [row], -1)
@@ -108,7 +108,7 @@ class Prepared:
 
     @writes
     def drop(self) -> None:
-        """Stop keeping all answers; the name is free again."""
+        """Drop all results and free the name."""
         self._view.drop()
         self._values.drop()
 
@@ -131,7 +131,7 @@ class Prepared:
 
     @writes
     def _kept(self, row: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """The codes of the answer for values, and how often each row is there."""
+        """The codes of the result for values, with multiplicities."""
         self._view._alive()
         self._ask(row)
         if relation_of(self._view).fallible and self._view._errors_now():
@@ -141,8 +141,8 @@ class Prepared:
         return present_codes(self._core, arrangement, start)
 
     def _alone(self, row: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """The same, computed for these values alone: rows have failed, and whether they count for them cannot be told
-        from the rows of all. If they do, that is an error, which shows nobody else's rows.
+        """The same, computed for these values alone: some rows have failed, and whether they matter for these values
+        does not follow from the shared result. If they do, it is an error, which reveals no rows of others.
         """
         given = plan.Constant((self._codec.decode_row(row),), tuple(self._types.values()))
         node = substituted(self._query.node, {relation_of(self._values).node: given})
@@ -158,7 +158,7 @@ class Prepared:
         return codes, np.ones(codes.shape[1], dtype=np.int64)
 
     def _ask(self, row: tuple[int, ...]) -> None:
-        """See to it that the values are among those whose answers are kept."""
+        """Make sure that the values are among those maintained."""
         self._core.transactions.catch_up()
         if row in self._asked:
             self._asked.move_to_end(row)
@@ -214,7 +214,7 @@ def _one_query(text: str, dialect: str) -> tuple[Source, exp.Expr]:
 
 
 def _types(session: Session, source: Source, node: exp.Expr) -> dict[str, DataType]:
-    """The parameters' types, found one after the other by binding the query until all are known."""
+    """The parameters' types, inferred one by one by binding the query repeatedly."""
     names = dict.fromkeys(p.name for p in sorted(node.find_all(exp.Parameter), key=_place))
     if not names:
         raise source.refuse(node, "the query has no parameters", "CREATE VIEW keeps a query without any")

@@ -1,4 +1,4 @@
-"""The answer to a statement: rows with column names, in order if the query asked for one."""
+"""The result of a statement: rows with column names, sorted if requested."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.cancellation import poll
 from everview.codes.codec import Codec
 from everview.codes.packed import order_key
-from everview.session.reads import shown
-from everview.stopping import poll
+from everview.session.names.arguments import check_count
+from everview.session.reads import rendering
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 LONGEST = 1_000_000
-"""Letters of a value that are printed: plans and texts are not cut."""
+"""Maximum number of characters of a value that are printed."""
 
 
 class Result:
-    """Rows that a SELECT, SHOW or EXPLAIN gives; a copy, which later changes do not touch.
+    """Rows of a SELECT, SHOW or EXPLAIN; a copy, unaffected by later changes.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -54,9 +55,12 @@ class Result:
         """The rows as tuples."""
         return self._codec.decode_rows(self._codes)
 
-    def to_arrow(self) -> pa.Table:
-        """As an Arrow table."""
-        return self._codec.to_arrow(self._codes)
+    def to_arrow(self, start: int = 0, stop: int | None = None) -> pa.Table:
+        """As an Arrow table: all rows, or those from one position up to another."""
+        check_count("start", start, 0)
+        if stop is not None:
+            check_count("stop", stop, 0)
+        return self._codec.to_arrow(self._codes[:, start:stop])
 
     def to_pandas(self) -> pd.DataFrame:
         """As a pandas frame."""
@@ -78,17 +82,19 @@ class Result:
         return f"Result({', '.join(self.columns)}: {len(self)} rows)"
 
     def __str__(self) -> str:
-        return "\n".join(shown.lines(self.columns, self._codec.types, self.rows(), widest=LONGEST))
+        return "\n".join(rendering.lines(self.columns, self._codec.types, self.rows(), widest=LONGEST))
 
     def _repr_html_(self) -> str:
         rows = self.rows()
-        more = shown.left_out(shown.ROWS, len(rows))
-        note = shown.counted(len(rows))
-        return shown.page(self.columns, self._codec.types, rows[: shown.ROWS], f"{more}; {note}" if more else note)
+        more = rendering.left_out(rendering.DEFAULT_ROWS, len(rows))
+        note = rendering.counted(len(rows))
+        return rendering.page(
+            self.columns, self._codec.types, rows[: rendering.DEFAULT_ROWS], f"{more}; {note}" if more else note
+        )
 
 
 def coded(result: Result) -> tuple[Codec, np.ndarray]:
-    """The rows as codes, column by column, and what they are codes of: for whoever needs no values."""
+    """The rows as codes, column by column, and their types: for callers that need no values."""
     return result._codec, result._codes
 
 

@@ -1,8 +1,8 @@
-"""What follows the clock in a SELECT, as columns of its FROM; see `everview.sql.clock.truths`.
+"""Clock-dependent parts of a SELECT as columns of its FROM; see `everview.sql.clock.truths`.
 
 Every comparison with now() belongs to the leaf of FROM whose columns it names. The flags of all comparisons of a leaf
-are columns of it, made by one follower. Where the day is asked for, a table of one row is one more leaf. The clause
-remembers which part of the text is which expression over these columns (`FromClause.placed`).
+are columns of it, produced by one follower. If the day is used, a table of one row is a further leaf. The clause maps
+parts of the text to expressions over these columns (`FromClause.placed`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def follow(clause: FromClause, select: exp.Select) -> None:
-    """Make columns of what follows the clock in a SELECT, unless it is nothing but plain conditions in WHERE."""
+    """Make columns of the clock-dependent parts of a SELECT, unless they are only plain conditions in WHERE."""
     where = select.args.get("where")
     tests = [part for part in conjuncts(where.this if where else None) if truths.reads_clock(part)]
     others = [select.args.get(a) for a in ("group", "having", "qualify", "order")]
@@ -86,7 +86,7 @@ def _truth(clause: FromClause, atom: exp.Expr) -> truths.Truth | None:
 
 
 def _only_ticks(atom: exp.Expr) -> bool:
-    """Whether the clock is read for the day and the like alone."""
+    """Whether the clock is only used for the day and the like."""
     inside = {id(n) for tick, _ in truths.ticks(atom) for n in truths.outside_queries(tick)}
     return all(id(n) in inside for n in truths.outside_queries(atom) if isinstance(n, timed.CLOCK_CALLS))
 

@@ -1,12 +1,12 @@
-"""What follows the clock: conditions on now(), windows on tables, times to live.
+"""Clock-dependent tables: conditions on now(), windows on tables, times to live.
 
 In a SELECT, now() is a constant. In a view it moves, and a condition such as
 
     ts > now() - interval '5 minutes'
 
-is turned round to `ts + 5 minutes > now()`: each row has a moment at which the condition's truth changes, and a queue
-of these moments is kept (`everview.session.clock`). That needs the table's own rows, so the condition must be
-about columns of one base table, through filters and projections at most. All else that changes with the clock is
+is rearranged to `ts + 5 minutes > now()`: each row has a moment at which the condition's truth changes, and a queue of
+these moments is kept (`everview.session.clock`). That requires the table's own rows, so the condition must be about
+columns of one base table, possibly through filters and projections. Everything else that changes with the clock is
 refused in views.
 """
 
@@ -44,12 +44,12 @@ HINT = "in a view, compare it (<, <=, >, >=, BETWEEN) with columns of one table,
 
 
 def mentions_now(node: exp.Expr) -> bool:
-    """Whether the clock is read in an expression."""
+    """Whether an expression reads the clock."""
     return node.find(*CLOCK_CALLS) is not None
 
 
 def terms(node: exp.Expr, scalars: Scalars) -> list[Term]:
-    """A condition on now() as terms, which must all hold."""
+    """A condition on now() as a conjunction of terms."""
     inner = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.Not) and type(inner.this.unnest()) in _OPPOSITE:
         inner = _as(_OPPOSITE[type(inner.this.unnest())], inner.this.unnest())
@@ -70,7 +70,7 @@ def _as(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison with the clock: `moment op now() + months + shift` (microseconds), or with the day it is then."""
+    """A comparison with the clock: `moment op now() + months + shift` (microseconds), or with the current day."""
 
     op: type[exp.Expr]
     moment: Expr
@@ -80,7 +80,7 @@ class Compared:
 
 
 def compared(node: exp.Expr, scalars: Scalars) -> Compared:
-    """A comparison with now(), moved by a constant, that stands on the right."""
+    """Parse a comparison with now() plus a constant, on the right."""
     node = constants.without_difference(node) if type(node) in _FLIPPED and isinstance(node, exp.Binary) else node
     op, value, now = type(node), node.this, node.args.get("expression")
     if op not in _FLIPPED or now is None or mentions_now(value) == mentions_now(now):
@@ -130,7 +130,7 @@ def _is_shift(node: exp.Expr) -> bool:
 
 
 def _why_not(node: exp.Expr) -> tuple[str, str]:
-    """Why a condition with now() cannot be followed, and what can."""
+    """Why a condition with now() is not supported, and what is."""
     if isinstance(node, exp.Or):
         return "now() stands in an OR", "UNION a query for each side, or make it a condition of its own"
     if isinstance(node, (exp.EQ, exp.NEQ)):
@@ -139,7 +139,7 @@ def _why_not(node: exp.Expr) -> tuple[str, str]:
 
 
 def _by_day(op: type[exp.Expr], moment: Expr) -> Term:
-    """Compared with the beginning of today: truth changes at midnights."""
+    """Compared with the start of today: the truth changes at midnight."""
     if op in (exp.GT, exp.LTE):
         moment = moved(moment, -1)
     day = functions.call("date_trunc", Literal(STR, "day"), moment)
@@ -147,18 +147,18 @@ def _by_day(op: type[exp.Expr], moment: Expr) -> Term:
 
 
 def refuse_precision(node: exp.Expr, scalars: Scalars) -> None:
-    """now(3) would round to milliseconds, which nothing here does."""
+    """Refuse now(3), which would round to milliseconds."""
     if node.this is not None:
         raise scalars.source.refuse(node.this, "now() has no precision", "date_trunc('second', now())")
 
 
 def moved(moment: Expr, by: int) -> Expr:
-    """So many microseconds later."""
+    """A number of microseconds later."""
     return functions.call("timestamp_add", moment, Literal(INT, by)) if by else moment
 
 
 def _shift(node: exp.Expr, scalars: Scalars) -> tuple[bool, int, int]:
-    """now() plus or minus a constant: whether only its day counts, months, and microseconds."""
+    """now() plus or minus a constant: whether only its day matters, months, and microseconds."""
     if isinstance(node, exp.Paren):
         return _shift(node.this, scalars)
     if isinstance(node, (exp.CurrentTimestamp, exp.Localtimestamp)):
@@ -196,7 +196,7 @@ def _distance(node: exp.Expr, by_day: bool, scalars: Scalars) -> tuple[int, int]
 
 
 def passing(compiler: Compiler, node: plan.Node, wanted: tuple[Term, ...], at: exp.Expr) -> plan.Node:
-    """The node over only those rows of its base table that meet the terms (over the node's columns)."""
+    """The node over only those rows of its base table that satisfy the terms (over the node's columns)."""
     if isinstance(node, plan.Filter):
         return plan.Filter(passing(compiler, node.child, wanted, at), node.predicate)
     if isinstance(node, plan.Project):
@@ -206,7 +206,9 @@ def passing(compiler: Compiler, node: plan.Node, wanted: tuple[Term, ...], at: e
     table = compiler.core.catalog.table_of(node) if isinstance(node, plan.Table) else None
     if table is None or relation_of(table).origin is not None:
         raise compiler.source.refuse(
-            at, "now() is compared with something that is no column of a base table", "filter the table itself by now()"
+            at,
+            "now() is compared with something that is not a column of a base table",
+            "filter the table itself by now()",
         )
     mirror = compiler.core.clock.passing(table, wanted)
     compiler.used[relation_of(mirror).label] = None
@@ -244,7 +246,7 @@ def _positions(compiler: Compiler, node: exp.Table, table: Table, given: tuple[s
 
 
 def refused(node: exp.Expr, scalars: Scalars) -> SqlError:
-    """The error for now() where it cannot be followed."""
+    """Return the error for an unsupported now()."""
     return scalars.source.refuse(
         node,
         "views cannot depend on the clock in this way",

@@ -1,14 +1,14 @@
-"""Conditions on now() whose truth is needed for rows that stay: in SELECT lists, CASE, OR, FILTER, and with months.
+"""Conditions on now() as values: in SELECT lists, CASE, OR, FILTER, and with months.
 
-A comparison with now() has moments at which its truth changes, which are expressions over the row; see
+The truth of a comparison with now() changes at moments that are expressions over the row; see
 `everview.session.clock.flags`. Such a comparison (an *atom*) becomes an expression of flags, which say whether each of
-these moments is still to come. Most atoms have one moment. One with months has up to seven: `now() - interval '1
-month'` runs through the last day of a short month up to four times, on the 28th to the 31st of the next one, so that a
-row of that day meets `ts > now() - interval '1 month'` again after each midnight. What is asked at any moment is
-answered as PostgreSQL would.
+these moments is in the future. Most atoms have one moment. One with months has up to seven: `now() - interval '1
+month'` passes the last day of a short month up to four times, on the 28th to the 31st of the next one, so that a row of
+that day satisfies `ts > now() - interval '1 month'` again after each midnight. The result at any moment is
+PostgreSQL's.
 
-The day itself, current_date, or date_trunc(unit, now()), is a value that changes at known moments, too: it is read from
-a table of one row (`Ticks`), and whatever is computed from it changes at once when that does.
+The day itself, current_date, or date_trunc(unit, now()), is also a value that changes at known moments: it is read from
+a table of one row (`Ticks`), and everything computed from it changes with it.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 COMPARED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.Between)
 LONGEST = 3
-"""Days by which months differ in length."""
+"""Maximum difference in length between months, in days."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """An atom: the moments of a row that decide, and its truth from flags that say which of them are to come."""
+    """An atom: the moments of a row that decide, and its truth value from the flags of those in the future."""
 
     moments: tuple[Expr, ...]
     of: Callable[..., Expr]
 
 
 def outside_queries(node: exp.Expr) -> Iterator[exp.Expr]:
-    """A node and all below it that are in no subquery."""
+    """A node and all below it outside subqueries."""
     yield node
     for child in node.iter_expressions():
         if not isinstance(child, exp.Query):
@@ -57,7 +57,7 @@ def outside_queries(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def reads_clock(node: exp.Expr) -> bool:
-    """Whether the clock is read in an expression, its subqueries aside."""
+    """Whether an expression reads the clock, ignoring its subqueries."""
     return any(isinstance(n, timed.CLOCK_CALLS) for n in outside_queries(node))
 
 
@@ -73,7 +73,7 @@ def atoms(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def ticks(node: exp.Expr) -> Iterator[tuple[exp.Expr, str]]:
-    """The places of an expression where the day, or the beginning of another unit, is asked for."""
+    """The parts of an expression that read the day, or the start of another unit."""
     if isinstance(node, exp.Query):
         return
     unit = _unit(node)
@@ -100,12 +100,12 @@ def _is_now(node: exp.Expr) -> bool:
 
 
 def tick_value(start: Expr, node: exp.Expr) -> Expr:
-    """What such a place is, from the beginning that the table of ticks has."""
+    """The value of such a part, from the table of ticks."""
     return start if isinstance(node, (exp.TimestampTrunc, exp.DateTrunc)) else functions.cast(start, DATE)
 
 
 def tick_table(compiler: Compiler, unit: str) -> Table:
-    """The table with the beginning of the present unit."""
+    """The table with the start of the current unit."""
     core = compiler.core
     found = next((f for f in core.clock.followers if isinstance(f, Ticks) and f.unit == unit), None)
     if found is None:
@@ -116,12 +116,12 @@ def tick_table(compiler: Compiler, unit: str) -> Table:
 
 
 def flagged(compiler: Compiler, node: plan.Node, moments: tuple[Expr, ...], at: exp.Expr) -> plan.Node:
-    """The node with a column for each of some moments of its rows, which says whether it is still to come."""
+    """The node with a flag column for each of some moments: whether it is in the future."""
     base, wanted = base_tables.over_table(node, moments)
     table = base_tables.base_table(compiler, base)
     if table is None:
         raise compiler.source.refuse(
-            at, "now() is compared with something that is no column of a base table", "compare in a derived table"
+            at, "now() is compared with something that is not a column of a base table", "compare in a derived table"
         )
     core = compiler.core
     there = (f for f in core.clock.agenda.of(table) if isinstance(f, ClockFlags) and f.moments == tuple(wanted))
@@ -169,7 +169,7 @@ def _side(node: exp.Expr, scalars: Scalars) -> Truth:
 
 
 def _with_months(compared: timed.Compared) -> Truth:
-    """value OP now() + months + a rest, where the months are not none."""
+    """value OP now() + months + a remainder, with nonzero months."""
     op, x = compared.op, timed.moved(compared.moment, -compared.shift)
     if op in (exp.GTE, exp.LT):  # x >= f is x + 1 > f, and x < f its opposite
         x = timed.moved(x, 1)
@@ -189,14 +189,14 @@ def _months(moment: Expr, by: int) -> Expr:
 
 
 def _first_day(day: Expr, months: int) -> Expr:
-    """The first day that, moved by so many months, is not before a day."""
+    """The first day that, shifted by this many months, is not before a day."""
     there = _months(day, -months)
     next_month = _months(call("date_trunc", Literal(STR, "month"), there), 1)
     return call("case", call("ge", _months(there, months), day), there, next_month)
 
 
 def _repeatedly(x: Expr, day: Expr, months: int) -> Truth:
-    """Whether x is greater than now() moved by months: until it is reached, and again on days that are cut to its."""
+    """Whether x is greater than now() shifted by months: until it is reached, and again on days clamped to its."""
     first = _first_day(day, months)
     since = call("timestamp_diff", x, day)
     exact = call("eq", _months(first, months), day)

@@ -1,12 +1,12 @@
 """WATERMARK FOR a column of a table, and EMIT ON WINDOW CLOSE; see `everview.session.clock.watermarks`.
 
-sqlglot knows neither, so both are noted while the text is read (`everview.sql.text.reading`). The expression behind
-`WATERMARK FOR ts AS` is read as a query of its own, whose letters stand where they were.
+sqlglot supports neither, so both are recorded while the text is scanned (`everview.sql.text.reading`). The expression
+after `WATERMARK FOR ts AS` is parsed as a separate query, at its original position.
 
-EMIT ON WINDOW CLOSE is a property of the windows in FROM: each of TUMBLE, HOP, CUMULATE and SESSION gives the rows of
-windows that are closed, by a join with the table of closed ends. The rest of the query is as ever. Windows must be over
-a table with a watermark, seen through filters and projections at most, because it is the table's rows that say which
-windows there are.
+EMIT ON WINDOW CLOSE is a property of the windows in FROM: each of TUMBLE, HOP, CUMULATE and SESSION returns the rows of
+closed windows, by a join with the table of closed ends. The rest of the query is unchanged. Windows must be over a
+table with a watermark, possibly through filters and projections, because the table's rows determine which windows there
+are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOMENTS = ("date", "timestamp", "timestamptz")
 MOST_ENDS = 100
-"""Windows that one row may be in for EMIT ON WINDOW CLOSE."""
+"""Maximum number of windows per row for EMIT ON WINDOW CLOSE."""
 
 
 def closed(compiler: Compiler, made: plan.Node, below: plan.Node, moment: Expr, ends: list[Expr], strict: bool,
@@ -53,7 +53,7 @@ def closed(compiler: Compiler, made: plan.Node, below: plan.Node, moment: Expr, 
 
 
 def _closing(core: Core, table: Table, ends: tuple[Expr, ...], strict: bool) -> Table:
-    """The ends of such windows that are closed; the same for all who ask."""
+    """The closed ends of such windows; shared by identical requests."""
     for f in core.clock.agenda.of(table):
         if isinstance(f, ClosedWindows) and (f.ends, f.strict) == (ends, strict):
             return f.mirror

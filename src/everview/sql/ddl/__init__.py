@@ -9,5 +9,5 @@ Read in this order:
     defined                CREATE FUNCTION ... LANGUAGE SQL
     watermark              WATERMARK FOR in CREATE TABLE
     settings               CREATE TYPE, SET TIME ZONE
-    declared, options, sequences, already    what tables declare; WITH (...); what is so anyway
+    declared, options, sequences, already    table declarations; WITH (...); statements without effect
 """

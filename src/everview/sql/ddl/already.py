@@ -1,11 +1,11 @@
-"""Statements that ask for what is so anyway: they are checked, and nothing is to be done.
+"""Statements that request what is already the case: they are checked and do nothing.
 
     REFRESH MATERIALIZED VIEW v            it is fresh
-    VACUUM [t], ANALYZE [t]                merging goes along with steps; what is asked is counted when it is
+    VACUUM [t], ANALYZE [t]                merging happens during steps; statistics are computed on demand
     SET client_encoding = 'UTF8'           and others that scripts of pg_dump begin with, with the values that hold here
     CREATE EXTENSION IF NOT EXISTS pgcrypto    its gen_random_uuid is there
 
-Any other value, view or extension is refused: nothing that is written is ignored.
+Any other value, view or extension is refused: nothing in a statement is ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HOLDS: dict[str, tuple[str, ...]] = {
     "extra_float_digits": ("1", "2", "3"),
     "intervalstyle": ("postgres",),
 }
-"""Settings of PostgreSQL, and the values that hold here, or make no difference."""
+"""PostgreSQL settings, and the values that hold here or make no difference."""
 
 TUNING = (
     "work_mem", "maintenance_work_mem", "temp_buffers", "random_page_cost", "seq_page_cost", "cpu_tuple_cost",
@@ -60,7 +60,7 @@ TUNING = (
     "preserve_insertion_order", "streaming_join_encoding_optimized_for", "sink_decouple",
     "synchronize_seqscans", "track_io_timing", "vacuum_cost_delay", "jit", "execution.runtime-mode",
 )  # fmt: skip
-"""Settings of other systems that say how fast something is, and never what it gives."""
+"""Performance settings of other systems, which do not affect results."""
 
 TUNING_PREFIXES = (
     "enable_", "max_parallel_", "min_parallel_", "jit_", "geqo_", "streaming_", "rw_", "source_rate", "backfill_rate",
@@ -73,7 +73,7 @@ TUNING_PREFIXES = (
 
 
 def is_tuning(name: str) -> bool:
-    """Whether a setting changes no answer.
+    """Whether a setting does not affect results.
 
     >>> is_tuning("enable_hashjoin"), is_tuning("intervalstyle")
     (True, False)
@@ -82,13 +82,13 @@ def is_tuning(name: str) -> bool:
 
 
 def passed_over(sql: Statements, statement: reading.Statement) -> None:
-    """SET name = value of a setting that changes no answer: a notice says so."""
+    """SET name = value of such a setting: issues a notice."""
     name = named(statement)
     statement.notes.notices.append(f"SET {name} is ignored: it changes no answer here")
 
 
 def named(statement: reading.Statement) -> str:
-    """The setting that SET [SESSION | LOCAL] a.b-c = value or RESET is about, in small letters."""
+    """The setting of SET [SESSION | LOCAL] a.b-c = value or RESET, in lower case."""
     words = [t.text.lower() for t in statement.tokens[1:]]
     while words[:1] in (["session"], ["local"]) and len(words) > 1 and words[1] not in ("=", "to"):
         words = words[1:]
@@ -117,7 +117,7 @@ EXTENSIONS = ("pgcrypto", "uuid-ossp", "plpgsql")
 
 
 def holds(node: exp.Set, source: Source) -> bool:
-    """Whether a SET asks for what is so."""
+    """Whether a SET requests what is already the case."""
     equal = node.expressions[0].this if len(node.expressions) == 1 else None
     if not isinstance(equal, exp.EQ) or equal.this.name.lower() not in HOLDS:
         return False
@@ -134,6 +134,8 @@ def refresh(sql: Statements, statement: reading.Statement) -> None:
     found = _REFRESH.fullmatch(statement.text.strip())
     source = statement.source()
     if found is None:
+        words = Words(reading.respoken(statement))
+        words.need("MATERIALIZED", "VIEW")
         raise source.error_at(statement.tokens[0].start, "E_SYNTAX", "REFRESH MATERIALIZED VIEW is followed by a name")
     _check_there(sql, found.group(1), sql.session.views, source)
 
@@ -150,7 +152,7 @@ _TIDY = re.compile(r"^(?:(?:VACUUM|FULL|VERBOSE|ANALYZE)\b\s*)+", re.IGNORECASE)
 
 
 def _check_there(sql: Statements, name: str, known: Collection[str], source: Source) -> None:
-    """Refuse a name that nothing has, at its place."""
+    """Refuse an unknown name, with its position."""
     exact = sql.spelled(name.replace('"', ""))
     if exact not in known:
         at = max(source.text.find(name), 0)
@@ -195,7 +197,7 @@ def start(sql: Statements, statement: reading.Statement) -> None:
 
 
 def check_modes(node: exp.Transaction, source: Source) -> None:
-    """BEGIN ISOLATION LEVEL ...: a transaction here is alone with the tables, which is more than any level asks."""
+    """BEGIN ISOLATION LEVEL ...: transactions here are serial, which is stricter than any level."""
     for mode in node.args.get("modes") or []:
         text = " ".join(str(mode).upper().split())
         if text.removeprefix("ISOLATION LEVEL ") not in _LEVELS and text not in ("READ WRITE",):

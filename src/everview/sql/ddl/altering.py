@@ -6,9 +6,9 @@
     ALTER TABLE t RENAME TO u                 ALTER VIEW v RENAME TO w        ALTER INDEX i RENAME TO j
     ALTER VIEW v SET (plan = delta)           best, binary, delta, wco, or DEFAULT: as it was written
 
-The actions of one statement are applied one after the other to a description of the table; then all of them are done at
-once, or none (`everview.session.names.altering`). As in PostgreSQL, views go on reading what was renamed, and what they
-read cannot be dropped or get another type, unless CASCADE drops them too.
+The actions of one statement are applied one after the other to a description of the table; then all of them are
+executed at once, or none (`everview.session.names.alter`). As in PostgreSQL, views continue to read what was renamed,
+and what they read cannot be dropped or change its type, unless CASCADE drops them too.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.changes.defaults import DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
+from everview.session.names.constraint_rules import UNIQUE, Rule
 from everview.session.names.entries import DefaultSet
-from everview.session.names.rules import UNIQUE, Rule
-from everview.session.names.taken_back import all_or_nothing
+from everview.session.names.rollback import all_or_nothing
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.ddl import schemas, sequences
@@ -39,8 +39,8 @@ from everview.sql.scalar.names import spelled
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
-from everview.sql.text import parts, reading
-from everview.sql.text.places import Source
+from everview.sql.text import keywords, misspelt, parts, reading
+from everview.sql.text.places import Source, SqlError
 from everview.sql.text.words import Words
 from everview.types import DataType
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column that the table is to have: its values over the old columns."""
+    """A column of the altered table: its values over the old columns."""
 
     name: str
     type: DataType
@@ -88,7 +88,7 @@ def alter(sql: Statements, statement: reading.Statement) -> None:
 
 
 def _found(sql: Statements, words: Words, kind: str, name: str, optional: bool, at: int) -> Table | View | str | None:
-    """What is to be altered; None if it is not there, and need not be."""
+    """The object to alter; None if it does not exist and IF EXISTS allows that."""
     catalog = sql.core.catalog
     known = {"TABLE": sql.session.tables, "VIEW": sql.session.views}.get(kind, tuple(catalog.indexes()))
     if kind == "TABLE" and [t.text.upper() for t in words.tokens[words.at : words.at + 1]] == ["RENAME"]:
@@ -111,12 +111,12 @@ def _rename_index(sql: Statements, words: Words, old: str, new: str) -> None:
     if new in sql.core.catalog.indexes():
         raise words.error(f"there is an index {new} already", "choose another name", "E_NAME")
     definitions = sql.core.definitions
-    definitions.indexes.make(of, index.keys, new)  # it shares what the old one keeps
+    definitions.indexes.make(of, index.keys, new)  # it shares the old one's state
     definitions.indexes.drop(old)
 
 
 class _Alteration:
-    """What a statement says is to become of a table or view."""
+    """The planned alteration of a table or view."""
 
     def __init__(self, sql: Statements, words: Words, found: Table | View, statement: reading.Statement) -> None:
         self.sql = sql
@@ -128,29 +128,27 @@ class _Alteration:
             [relation_of(found).columns[k].name for k in relation_of(found).key] if isinstance(found, Table) else []
         )
         self.gone: list[str] = []
-        """views that go with columns"""
+        """views dropped with columns"""
         self.dropped: list[Rule] = []
-        """constraints that go"""
+        """dropped constraints"""
         self.remade: list[Rule] = []
-        """constraints of columns that become others: they are made anew"""
+        """constraints of changed columns, which are created again"""
         self.said: list[Callable[[], None]] = []
-        """what is done when the columns are as they are to be"""
+        """actions after the columns are changed"""
         self.added: list[str] = []
         """names of constraints that are added"""
         self.before = sql.core.constraints.rules(relation_of(found).label)
 
     def read(self) -> Callable[[], None]:
-        """Read the actions; gives what is to be done."""
+        """Parse the actions; return a function that executes them."""
         words = self.words
         if words.next_is("RENAME"):
             return self._rename()
         if isinstance(self.found, View):
             if words.next_is("SET"):
                 return self._set_plan(self.found)
-            raise words.error(
-                "a view can only be renamed, its columns too, and get another plan",
-                "CREATE OR REPLACE VIEW says another query",
-            )
+            what = "a view can only be renamed, its columns too, and get another plan"
+            raise words.unknown(what, "CREATE OR REPLACE VIEW defines another query", ("RENAME", "SET"))
         if words.next_is("SET", "SCHEMA"):
             return self._set_schema()
         self._action()
@@ -250,7 +248,7 @@ class _Alteration:
         return lambda: self.sql.core.definitions.altering.rename(relation_of(self.found).label, new)
 
     def _place(self) -> int:
-        """The column that is named next."""
+        """The position of the next named column."""
         at = self.words.at
         name = self.words.name("a column")
         names = [c.name for c in self.columns]
@@ -258,14 +256,18 @@ class _Alteration:
         if exact not in names:
             self.words.at = at
             what = f"{relation_of(self.found).label} has no column {name}"
-            raise self.words.error(what, did_you_mean(name, names), "E_COLUMN")
+            hint = keywords.did_you_mean(name, ("COLUMN", "CONSTRAINT")) or did_you_mean(name, names)
+            raise self.words.error(what, hint, "E_COLUMN")
         return names.index(exact)
 
     # actions
 
     def _action(self) -> None:
         words = self.words
-        word = words.choose("ADD", "DROP", "ALTER")
+        for form in _OTHERS:  # their own readers have not recognised them
+            if words.is_word(form[0]):
+                words.need(*form)
+        word = words.choose("ADD", "DROP", "ALTER", also=("RENAME", "SET", "ENABLE", "DISABLE", "OWNER"))
         if word == "ADD":
             start = words.at
             if words.next_is("CONSTRAINT"):
@@ -303,7 +305,14 @@ class _Alteration:
             raise words.error(
                 f"{relation_of(self.found).label} has a column {name} already", "choose another name", "E_DUPLICATE"
             )
-        said = self._declared(text, start)
+        try:
+            said = self._declared(text, start)
+        except SqlError:
+            hint = keywords.did_you_mean(name, ("COLUMN", "CONSTRAINT", "CHECK", "UNIQUE", "PRIMARY", "FOREIGN"))
+            if not hint:
+                raise
+            words.at = start
+            raise words.error(f"{name} is not expected here", hint) from None
         declared = said.schema[name]
         if said.key:
             if self.key:
@@ -317,12 +326,12 @@ class _Alteration:
             self._keep_later(said, text)
 
     def _first_value(self, said: Declared, name: str, declared: DataType, start: int) -> Expr:
-        """What the rows that are there have in a new column."""
+        """The value of a new column in existing rows."""
         text = said.defaults.get(name)
         if text is None:
             return Literal(declared.optional(), None)
         found = heard(text)
-        source = replace(self.source, text=f"SELECT {found.text}", known=None)
+        source = replace(self.source, text=f"SELECT {found.text}", known=None, shown="")
         if found.kind in (IDENTITY, IDENTITY_ALWAYS) or volatile.is_volatile(missing.parsed(found.text)):
             if len(self.sql.core.catalog.tables[relation_of(self.found).label]):
                 self.words.at = start
@@ -337,8 +346,8 @@ class _Alteration:
         return missing.fitted(bound, declared.optional(declared.nullable or bound.type.nullable), exp.Null(), source)
 
     def _keep_later(self, said: Declared, text: str) -> None:
-        """Keep defaults and constraints when the columns are there: what they say is bound anew then, because columns
-        may be in other places.
+        """Store defaults and constraints after the columns exist: they are bound again then, because columns may have
+        moved.
         """
         self.added += [w.rule.name for w in said.wanted]
         label = relation_of(self.found).label
@@ -372,18 +381,22 @@ class _Alteration:
         return words.text[words.tokens[start].start : words.tokens[words.at - 1].end + 1]
 
     def _declared(self, text: str, start: int) -> Declared:
-        """What a column or constraint is declared as, as CREATE TABLE would."""
+        """A column or constraint declared as in CREATE TABLE."""
         assert isinstance(self.found, Table)
         try:
             return columns_of(self.sql, "t", f"({text})", self.source, self._so_far(self.found))
         except EverviewError as error:
-            end, self.words.at = self.words.at, start
-            found = self.words.error(error.message.partition(": ")[2] or error.message, error.hint, error.code)
-            self.words.at = end
-            raise found from None
+            read = f"CREATE TABLE t ({text})"
+            if isinstance(error, SqlError):
+                error = misspelt.explained(error, Source(read), reading.readable(self.source.dialect))
+            before = len("CREATE TABLE t (") + len(text) - len(text.removeprefix(f"{_FRESH} "))
+            inside = Source(read).offset(error.line, error.column) - before if isinstance(error, SqlError) else 0
+            at = self.words.tokens[start].start + max(0, inside)
+            what = error.message.partition(": ")[2] or error.message
+            raise self.source.error_at(at, error.code, what, error.hint) from None
 
     def _so_far(self, table: Table) -> Table:
-        """The table as the actions before have it, for what is said about its columns; nothing is read from it."""
+        """The table as altered so far, for expressions about its columns; nothing is read from it."""
         columns = [Column(c.name, c.type) for c in self.columns]
         if columns == [Column(c.name, c.type) for c in relation_of(table).columns]:
             return table
@@ -423,7 +436,7 @@ class _Alteration:
         del self.columns[place]
 
     def _without_own(self, users: list[str], column: str, cascade: bool) -> list[str]:
-        """Constraints that a column takes along: those of its table, with CASCADE those of others; the rest."""
+        """Constraints dropped with a column: those of its table, with CASCADE those of others; the rest."""
         left: list[str] = []
         for name in users:
             rule = relation_of(self.sql.core.catalog.views[name]).rule
@@ -483,7 +496,9 @@ class _Alteration:
 
     def _drop_constraint(self) -> None:
         words = self.words
-        optional = words.next_is("IF", "EXISTS")
+        optional = words.is_word("IF")
+        if optional:
+            words.need("IF", "EXISTS")
         at = words.at
         name = words.name("the constraint's name")
         cascade = words.next_is("CASCADE")
@@ -543,7 +558,8 @@ class _Alteration:
             self._say_default(column.name, "")
         else:
             hint = "TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL"
-            raise words.error("this change to a column is not understood", hint)
+            what = "this change to a column is not understood"
+            raise words.unknown(what, hint, ("TYPE", "SET", "DROP"))
 
     def _set_default(self, column: _Column) -> None:
         words = self.words
@@ -551,7 +567,7 @@ class _Alteration:
         if start >= len(words.tokens):
             raise words.error("an expression is missing here", "SET DEFAULT 0")
         text = self._to_comma(start)
-        source = replace(self.source, text=f"SELECT {text}", known=None)
+        source = replace(self.source, text=f"SELECT {text}", known=None, shown="")
         tree = reading.parsed(source)
 
         def bind() -> str:
@@ -570,7 +586,7 @@ class _Alteration:
         column = self.columns[place]
         if declared == column.type:
             return
-        if declared == column.type.optional(False):  # for views it is as it was
+        if declared == column.type.optional(False):  # unchanged for views
             self.columns[place] = replace(column, type=declared)
             return
         users = self._rules_made_again(self._users(column), column.name, declared)
@@ -578,7 +594,7 @@ class _Alteration:
         self.columns[place] = replace(column, type=declared)
 
     def _rules_made_again(self, users: list[str], column: str, declared: DataType) -> list[str]:
-        """Views of a column; constraints are made anew when it is another."""
+        """Views of a column; constraints are created again if it changes."""
         left: list[str] = []
         for name in users:
             rule = relation_of(self.sql.core.catalog.views[name]).rule
@@ -616,7 +632,7 @@ class _Alteration:
         return depth == 0 and (token.token_type == TokenType.COMMA or token.text.upper() == "USING")
 
     def _using(self) -> Expr:
-        """An expression over the table's columns as they were."""
+        """An expression over the table's old columns."""
         words = self.words
         start = words.at
         text = self._to_comma(start)
@@ -624,7 +640,9 @@ class _Alteration:
         blank = "".join(c if c == "\n" else " " for c in self.source.text[: words.tokens[start].start])
         lead = "SELECT "
         placed = blank[: -len(lead)] + lead if len(blank) >= len(lead) else lead
-        source = replace(self.source, text=placed + self.source.text[words.tokens[start].start : end], known=None)
+        placed += self.source.text[words.tokens[start].start : end]
+        shown = self.source.shown if len(blank) >= len(lead) else ""
+        source = replace(self.source, text=placed, known=None, shown=shown)
         tree = reading.parsed(source)
         fields = tuple(Field(c.name, relation_of(self.found).label) for c in relation_of(self.found).columns)
         scope = Scope(Relation(relation_of(self.found).node, fields), source)
@@ -636,6 +654,9 @@ class _Alteration:
 
         return parts.whole(tree, source, bind)
 
+
+_OTHERS = (("ENABLE", "ROW", "LEVEL", "SECURITY"), ("DISABLE", "ROW", "LEVEL", "SECURITY"), ("OWNER", "TO"))
+"""Forms of ALTER TABLE that are read elsewhere."""
 
 _FRESH = "everview_column"
 """A name for a column of which only the type matters"""

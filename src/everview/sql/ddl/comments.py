@@ -1,4 +1,4 @@
-"""COMMENT ON: what people say about tables, views and columns, kept with them; DESCRIBE shows it."""
+"""COMMENT ON: comments on tables, views and columns, shown by DESCRIBE."""
 
 from __future__ import annotations
 

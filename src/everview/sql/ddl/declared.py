@@ -1,11 +1,11 @@
-"""What CREATE TABLE and ALTER TABLE declare of a table: columns, keys, defaults and constraints.
+"""The declarations of CREATE TABLE and ALTER TABLE: columns, keys, defaults and constraints.
 
     id serial PRIMARY KEY, price numeric(10,2) NOT NULL DEFAULT 0 CHECK (price >= 0), UNIQUE (name, shop),
     FOREIGN KEY (shop) REFERENCES shops (id) ON DELETE CASCADE, total numeric GENERATED ALWAYS AS (price * 2) STORED
 
-Reading gives a `Declared`, which changes nothing; `Declared.keep` then makes the rest of a table that is there.
-How constraints are enforced: `everview.session.changes.constraints`; where missing values come from:
-`everview.session.changes.defaults`. Names are those that PostgreSQL would give.
+Parsing yields a `Declared`, which changes nothing; `Declared.keep` then adds the rest to an existing table. For
+enforcement of constraints see `everview.session.changes.constraints`; for missing values
+`everview.session.changes.defaults`. Default names are PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from everview.plan import nodes as plan
 from everview.session.changes.constraints import shown_columns
 from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
 from everview.session.clock.lifetimes import ArrivalTTL
-from everview.session.names.entries import Commented, DefaultSet, SequenceMade
-from everview.session.names.rules import (
+from everview.session.names.constraint_rules import (
     CASCADE,
     CHECK,
     FOREIGN_KEY,
@@ -35,6 +34,7 @@ from everview.session.names.rules import (
     UNIQUE,
     Rule,
 )
+from everview.session.names.entries import Commented, DefaultSet, SequenceMade
 from everview.session.table import Table
 from everview.sql.ddl import schemas, sequences
 from everview.sql.dml import missing
@@ -42,8 +42,8 @@ from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
-from everview.sql.text import parts
-from everview.sql.text.places import Source, has_query
+from everview.sql.text import keywords, parts
+from everview.sql.text.places import Source, has_query, offset_of
 from everview.types import TIMESTAMP, DataType
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ ACTIONS = {
 }
 
 _IGNORED = ("NOT DEFERRABLE", "DEFERRABLE", "INITIALLY IMMEDIATE", "INITIALLY DEFERRED", "MATCH SIMPLE")
-"""What a reference may say that is so anyway, or is looked at elsewhere"""
+"""Clauses of a reference that are the default, or handled elsewhere"""
 
 
 @dataclass
 class Wanted:
-    """A constraint that is declared: its rule, and for CHECK the condition over the table's columns."""
+    """A declared constraint: its rule, and for CHECK the condition over the table's columns."""
 
     rule: Rule
     condition: Expr | None = None
@@ -73,7 +73,7 @@ class Wanted:
 
 @dataclass
 class Declared:
-    """What is said of a table."""
+    """The declarations of a table."""
 
     label: str
     schema: dict[str, DataType] = field(default_factory=dict)
@@ -86,11 +86,11 @@ class Declared:
 
     @property
     def plain(self) -> bool:
-        """Whether columns and a key are all there is."""
+        """Whether there is nothing but columns and a key."""
         return not (self.defaults or self.sequences or self.wanted or self.comments)
 
     def keep(self, sql: Statements, table: Table) -> None:
-        """Keep all of it for a table that is there."""
+        """Store all of it for an existing table."""
         definitions = sql.core.definitions
         for sequence in self.sequences:
             definitions.remarks.add(sequence)
@@ -102,7 +102,7 @@ class Declared:
             definitions.remarks.add(Commented(self.label, column, text))
 
     def differs(self, sql: Statements) -> bool:
-        """Whether a table of this name, which is declared once more, was declared otherwise."""
+        """Whether an existing table of this name was declared differently."""
         have = {(r.kind, r.columns, r.text, r.other, r.other_columns) for r in sql.core.constraints.rules(self.label)}
         want = {(w.rule.kind, w.rule.columns, w.rule.text, w.rule.other, w.rule.other_columns) for w in self.wanted}
         there = {c: t for (n, c), t in sql.core.catalog.defaults.items() if n == self.label}
@@ -113,13 +113,13 @@ class Declared:
 
 
 def add(sql: Statements, table: Table, wanted: Wanted) -> None:
-    """Keep a constraint, and the index that it looks rows up in."""
+    """Store a constraint, and the index for its look-ups."""
     rule, core = wanted.rule, sql.core
     columns = [c.name for c in relation_of(table).columns]
     at = tuple(columns.index(c) for c in rule.columns) if rule.kind != CHECK else ()
     child = _rows_that_break(sql, table, wanted, at)
     made = False
-    if at and relation_of(table).arrangement.order[: len(at)] != at:  # else the table itself is that index
+    if at and relation_of(table).arrangement.order[: len(at)] != at:  # otherwise the table itself is that index
         core.definitions.indexes.make(table, at, rule.name)
         made = True
     try:
@@ -131,7 +131,7 @@ def add(sql: Statements, table: Table, wanted: Wanted) -> None:
 
 
 def _rows_that_break(sql: Statements, table: Table, wanted: Wanted, at: tuple[int, ...]) -> plan.Node:
-    """What a guard looks at; see `everview.session.changes.constraints`."""
+    """What a guard checks; see `everview.session.changes.constraints`."""
     rule, node = wanted.rule, relation_of(table).node
     if rule.kind == CHECK:
         assert wanted.condition is not None
@@ -218,8 +218,8 @@ class Reading:
             self._constraint(None if name is None else name.name, each.kind, item.name)
 
     def _untyped(self, item: exp.ColumnDef) -> None:
-        """x AS a + b: a generated column of the expression's type; x AS PROCTIME(): when a row came."""
-        kinds = [c.kind for c in item.args.get("constraints") or []]
+        """x AS a + b: a generated column with the expression's type; x AS PROCTIME(): the time of arrival."""
+        kinds = [c.args.get("kind") for c in item.args.get("constraints") or []]
         if len(kinds) != 1 or not isinstance(kinds[0], exp.ComputedColumnConstraint):
             raise self.source.error(item, "E_TYPE", f"the column {item.name} has no type")
         inside = kinds[0].this
@@ -236,7 +236,7 @@ class Reading:
         self._constraint(None, kinds[0], item.name)
 
     def _precision(self, kind: exp.DataType) -> None:
-        """timestamp(6) is what there is; timestamp(3), which Flink writes everywhere, keeps microseconds, too."""
+        """timestamp(6) is the supported precision; timestamp(3), common in Flink, keeps microseconds, too."""
         if [p.name for p in kind.expressions] not in (["3"], ["6"]):
             raise self.source.refuse(kind, "moments are kept in microseconds", "write timestamp, or timestamp(6)")
         parts.understood(kind)
@@ -295,7 +295,7 @@ class Reading:
             raise self.source.refuse(node, f"{what} is not supported in CREATE TABLE: nothing would enforce it")
 
     def _refuse_by_default(self, node: exp.Expr) -> None:
-        """GENERATED BY DEFAULT AS (a + b), of which sqlglot leaves no trace: what is computed is so always."""
+        """GENERATED BY DEFAULT AS (a + b), which sqlglot does not distinguish: computed columns are always computed."""
         words = [token.text.upper() for token in self.source.tokens]
         at = next((i for i in range(len(words)) if words[i : i + 4] == ["BY", "DEFAULT", "AS", "("]), None)
         if at is not None:
@@ -304,7 +304,7 @@ class Reading:
             raise self.source.error_at(where, "E_SYNTAX", "a computed column is GENERATED ALWAYS", hint)
 
     def _refuse_identity(self, column: str, node: exp.Expr) -> None:
-        """Only whole numbers number rows."""
+        """Only integer columns can be identities."""
         if self.found.schema[column].kind != "int":
             what = f"an identity column is a whole number, not {self.found.schema[column].optional(False)!r}"
             raise self.source.error(node, "E_TYPE", what, "declare it int or bigint")
@@ -324,7 +324,7 @@ class Reading:
         return [e.name for e in listed.expressions] if listed is not None else [column or ""]
 
     def like_whole(self, item: exp.LikeProperty) -> Declared:
-        """CREATE TABLE t LIKE s, as MySQL, Spark and Flink have it: with all that is said of s."""
+        """CREATE TABLE t LIKE s, as in MySQL, Spark and Flink: with all declarations of s."""
         self._like(item, everything=True)
         return self.read([], item)
 
@@ -335,6 +335,11 @@ class Reading:
             raise self.source.error(item, "E_TABLE", f"there is no table {item.this.name}")
         included = {o.args["value"].name.upper() for o in item.expressions if o.name.upper() == "INCLUDING"}
         for option in item.expressions:
+            said_of = option.args["value"].name.upper()
+            if said_of not in _INCLUDED:
+                what = f"there is no {option.name.upper()} {said_of}"
+                at = next((t.start for t in self.source.tokens if t.text.upper() == said_of), offset_of(option))
+                raise self.source.error_at(at, "E_SYNTAX", what, did_you_mean(said_of, _INCLUDED))
             parts.understood(option)
         everything = everything or "ALL" in included
         for each in relation_of(like).columns:
@@ -385,7 +390,7 @@ class Reading:
                 self._columns[column] = found.schema[column] = found.schema[column].optional(False)
 
     def _bind(self) -> None:
-        """Bind expressions, and give every constraint a name."""
+        """Bind expressions and name every constraint."""
         last = self.found.label.rpartition(".")[2]
         for column, node in self._given:
             self.found.defaults[column] = said(
@@ -405,7 +410,7 @@ class Reading:
             self._refer(name, [self._spelled(c, node) for c in columns], reference, node)
 
     def _name(self, name: str | None, base: str, at: exp.Expr | None = None) -> str:
-        """The name that was given, or one that is free."""
+        """The given name, or an unused default."""
         taken = {w.rule.name for w in self.found.wanted}
         taken |= {r.name for r in self.sql.core.constraints.rules(self.found.label)} | {
             *self.sql.core.catalog.indexes()
@@ -442,7 +447,7 @@ class Reading:
         return [c for i, c in enumerate(self._columns) if i in read]
 
     def _compute(self, column: str, inside: exp.Expr, node: exp.Expr) -> None:
-        """GENERATED ALWAYS AS (expression) STORED: a value that is computed, and guarded"""
+        """GENERATED ALWAYS AS (expression) STORED: a computed value with a guard"""
         if has_query(inside):
             raise self.source.refuse(inside, "a generated column is computed from its row, so it has no subquery")
         text = plain_text(inside, self._columns)
@@ -499,7 +504,7 @@ class Reading:
         return [relation_of(self.table).columns[k].name for k in relation_of(self.table).key]
 
     def _other(self, table: exp.Table) -> Table | None:
-        """The table that is referred to; None: the one that is being declared."""
+        """The referenced table; None: the one being declared."""
         written = schemas.written(table)
         if self.table is None and written.lower() in (
             self.found.label.lower(),
@@ -519,7 +524,7 @@ class Reading:
     def _must_be_unique(
         self, label: str, here: list[str], there: list[str], key: list[str], own: bool, node: exp.Expr
     ) -> tuple[list[str], list[str]]:
-        """What is referred to is a key, or unique: one row at most. Both sides in the order of that."""
+        """Check that the referenced columns are a key or unique; both sides in that order."""
         uniques = [list(r.columns) for r in self.sql.core.constraints.rules(label) if r.kind == UNIQUE]
         if own:
             uniques += [list(w.rule.columns) for w in self.found.wanted if w.rule.kind == UNIQUE]
@@ -547,11 +552,18 @@ class Reading:
             elif option == "MATCH FULL" and len(columns) == 1:
                 continue
             elif option not in _IGNORED:
-                raise self.source.refuse(node, f"{option} is not supported in a foreign key")
+                hint = keywords.did_you_mean(words[1], ("DELETE", "UPDATE")) if len(words) > 1 else ""
+                raise self.source.refuse(node, f"{option} is not supported in a foreign key", hint)
         if found["UPDATE"] not in (NO_ACTION, CASCADE, SET_NULL):
             raise self.source.refuse(node, "ON UPDATE SET DEFAULT is not supported", "NO ACTION, CASCADE or SET NULL")
         return found["DELETE"], found["UPDATE"], "INITIALLY DEFERRED" in options
 
+
+_INCLUDED = (
+    "ALL", "DEFAULTS", "CONSTRAINTS", "INDEXES", "GENERATED", "IDENTITY", "COMMENTS", "STATISTICS", "STORAGE",
+    "COMPRESSION",
+)  # fmt: skip
+"""What LIKE ... INCLUDING names; the last three mean nothing here."""
 
 _TIMES = tuple(exp.DataType.Type[name] for name in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIME"))
 
@@ -567,8 +579,8 @@ def is_generated(rule: Rule) -> bool:
 
 
 def plain_text(node: exp.Expr, columns: Iterable[str]) -> str:
-    """An expression as it can be read again, the columns' names as they are spelled and in quotes, so that they can be
-    changed; nothing of it counts as read.
+    """An expression in parsable form, with column names quoted as spelled, so that they can be replaced; does not mark
+    anything as read.
     """
     copy = node.copy()
     known = list(columns)

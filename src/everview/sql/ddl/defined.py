@@ -1,15 +1,15 @@
-"""CREATE FUNCTION ... LANGUAGE SQL: functions written in SQL, which are put in place where they are called.
+"""CREATE FUNCTION ... LANGUAGE SQL: functions written in SQL, inlined where they are called.
 
     CREATE FUNCTION taxed(price decimal, rate decimal) RETURNS decimal(12, 2)
     LANGUAGE SQL IMMUTABLE AS $$ SELECT price * (1 + rate) $$
 
 The body is a query of one value: an expression (`SELECT x + 1`, or `RETURN x + 1`), or a query over tables. It is bound
-when the function is made, so mistakes in it are found then, and again at every call: an expression with the arguments
-in the parameters' places, a query as a correlated subquery. So a view that calls it has nothing to call later; it
-remembers the function's name, and the function cannot be replaced or dropped as long as the view is there (CASCADE
-drops both). Functions are kept in the catalog with their text and the dialect that it is written in.
+when the function is created, so errors in it are reported then, and again at every call: an expression with the
+arguments substituted, a query as a correlated subquery. A view that calls it records the function's name, and the
+function cannot be replaced or dropped while the view exists (CASCADE drops both). Functions are stored in the catalog
+with their text and its dialect.
 
-The statement is read from its tokens: sqlglot knows too few of its words.
+The statement is parsed from its tokens: sqlglot supports too little of its syntax.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from everview.plan.nodes import Project
 from everview.session.names.entries import FunctionMade
 from everview.sql.scalar import casts, names
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope
-from everview.sql.text import parts, reading
+from everview.sql.text import keywords, parts, reading
 from everview.sql.text.callnames import AGGREGATES, SCALARS, TABLES
 from everview.sql.text.dialects import Everview
 from everview.sql.text.places import QUERY, Source, has_query
@@ -55,7 +55,7 @@ def is_definition(statement: reading.Statement) -> bool:
 
 
 class _Reader:
-    """The words of a CREATE FUNCTION, one after the other."""
+    """The tokens of a CREATE FUNCTION, one after the other."""
 
     def __init__(self, statement: reading.Statement) -> None:
         self.source = statement.source()
@@ -72,7 +72,7 @@ class _Reader:
         return self.tokens[self.at - 1]
 
     def skip(self, *words: str) -> bool:
-        """Pass over words if they come next."""
+        """Skip these words if they are next."""
         ahead = [t.text.upper() for t in self.tokens[self.at : self.at + len(words)]]
         if ahead != list(words):
             return False
@@ -81,14 +81,14 @@ class _Reader:
 
     def need(self, *words: str) -> None:
         if not self.skip(*words):
-            raise self.error(f"{' '.join(words)} is missing")
+            raise self.error(f"{' '.join(words)} is missing", hint=keywords.did_you_mean(self.word(), words))
 
     def error(self, what: str, token: Token | None = None, hint: str = "") -> PlanError:
         token = token or self.tokens[min(self.at, len(self.tokens) - 1)]
         return self.source.error_at(token.start, "E_SYNTAX", what, hint or HINT)
 
     def text(self, first: int, last: int) -> str:
-        """What is written from one token to before another."""
+        """The text from one token to before another."""
         return self.source.text[self.tokens[first].start : self.tokens[last - 1].end + 1]
 
 
@@ -110,14 +110,14 @@ def create(sql: Statements, statement: reading.Statement) -> None:
 
 
 def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
-    """The function, and where in the text its body begins."""
+    """The function, and the offset of its body in the text."""
     parameters = _parameters(reader)
     reader.need("RETURNS")
     if reader.word() in ("TABLE", "SETOF"):
         raise reader.source.error_at(
             reader.tokens[reader.at].start, "E_UNSUPPORTED", "functions return one value", "make a view of the query"
         )
-    returns = _type(reader, lambda: reader.word() in _AFTER_TYPE or not reader.word())
+    returns = _returns(reader)
     language, body, body_at, strict = "", None, 0, False
     while reader.word():
         if reader.skip("LANGUAGE"):
@@ -127,7 +127,7 @@ def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
                     reader.tokens[reader.at - 1].start,
                     "E_UNSUPPORTED",
                     f"functions are written in SQL, not {language}",
-                    "functions in Python are added by db.function",
+                    keywords.did_you_mean(language, ("SQL",)) or "LANGUAGE SQL; db.function adds functions in Python",
                 )
         elif reader.skip("STRICT") or reader.skip("RETURNS", "NULL", "ON", "NULL", "INPUT"):
             strict = True
@@ -151,7 +151,8 @@ def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
             body = f"SELECT {expression}"
             body_at = reader.tokens[first].start - len("SELECT ")
         else:
-            raise reader.error(f"{reader.word()} is not expected here")
+            hint = keywords.did_you_mean(reader.word(), tuple(_AFTER_TYPE))
+            raise reader.error(f"{reader.word()} is not expected here", hint=hint)
     if body is None:
         raise reader.error("the function has no body")
     return FunctionMade(name, tuple(parameters), returns, body.rstrip().removesuffix(";"), strict, dialect), body_at
@@ -162,7 +163,7 @@ _AFTER_TYPE = {"LANGUAGE", "STRICT", "RETURNS", "IMMUTABLE", "STABLE", "VOLATILE
 
 
 def _parameters(reader: _Reader) -> list[tuple[str, str]]:
-    """(name, type) of each; without a name only $1, $2, ... stand for it"""
+    """(name, type) of each; without a name it can only be used as $1, $2, ..."""
     reader.need("(")
     found: list[tuple[str, str]] = []
     while not reader.skip(")"):
@@ -181,7 +182,9 @@ def _parameters(reader: _Reader) -> list[tuple[str, str]]:
             name, _, kind = whole.partition(" ")
             found.append((first.text, kind.strip()))
             if not kind or not _is_type(kind):
-                raise reader.error(f"there is no type {kind or name}", first, _type_hint(kind or name))
+                hint = names.type_hint(kind or name, reader.source)
+                at = reader.tokens[reader.tokens.index(first) + bool(kind)]
+                raise reader.error(f"there is no type {kind or name}", at, hint)
         reader.skip(",")
     named = [n.lower() for n, _ in found if n]
     for name in named:
@@ -191,7 +194,7 @@ def _parameters(reader: _Reader) -> list[tuple[str, str]]:
 
 
 def _type(reader: _Reader, ends: Callable[[], bool]) -> str:
-    """The text of a type, to where it ends; brackets belong to it."""
+    """The text of a type, including brackets."""
     first, depth = reader.at, 0
     while reader.word() and (depth or not ends()):
         depth += (reader.word() == "(") - (reader.word() == ")")
@@ -199,6 +202,20 @@ def _type(reader: _Reader, ends: Callable[[], bool]) -> str:
     if first == reader.at:
         raise reader.error("a type is missing")
     return reader.text(first, reader.at)
+
+
+def _returns(reader: _Reader) -> str:
+    """The type behind RETURNS."""
+    first = reader.at
+    text = _type(reader, lambda: reader.word() in _AFTER_TYPE or not reader.word())
+    if _is_type(text):
+        return text
+    for token in reader.tokens[first + 1 : reader.at]:
+        hint = keywords.did_you_mean(token.text, tuple(_AFTER_TYPE))
+        if hint:
+            raise reader.error(f"{token.text} is not expected here", token, hint)
+    hint = names.type_hint(text, reader.source)
+    raise reader.source.error_at(reader.tokens[first].start, "E_TYPE", f"there is no type {text}", hint)
 
 
 def _is_type(text: str) -> bool:
@@ -209,17 +226,13 @@ def _is_type(text: str) -> bool:
     return True
 
 
-def _type_hint(text: str) -> str:
-    return did_you_mean(text.lower(), names.TYPE_NAMES)
-
-
 def data_type(text: str) -> DataType:
     """The type that a text names."""
     source = Source(text)
     try:
         cast = sqlglot.parse_one(f"CAST(NULL AS {text})", read=Everview)
     except ParseError:
-        raise source.error_at(0, "E_TYPE", f"there is no type {text}", _type_hint(text)) from None
+        raise source.error_at(0, "E_TYPE", f"there is no type {text}", names.type_hint(text, source)) from None
     if not isinstance(cast, exp.Cast):
         raise source.error_at(0, "E_TYPE", f"there is no type {text}")
     return names.data_type(cast.to, source).optional()
@@ -247,7 +260,7 @@ def _check_name(sql: Statements, name: str, token: Token, replaced: bool, source
 
 
 def _check(sql: Statements, made: FunctionMade, reader: _Reader, body_at: int) -> None:
-    """Bind the body once, so that what is wrong in it is said now, at its place in the statement."""
+    """Bind the body once, so that its errors are reported now, with their position in the statement."""
     text = re.sub(r"[^\n]", " ", reader.source.text[: max(body_at, 0)]) + made.body
     source = Source(text, dialect=made.dialect)
     compiler = sql.compiler(source)
@@ -266,12 +279,12 @@ def _parameter_relation(made: FunctionMade, node: plan.Node, before: int = 0) ->
 
 
 def _bind(tree: exp.Expr, made: FunctionMade, compiler: Compiler, scope: Scope) -> Expr:
-    """The body over a scope that has the parameters as columns."""
+    """The body over a scope with the parameters as columns."""
     for parameter in list(tree.find_all(exp.Parameter, exp.Placeholder)):
         _number(parameter, made, scope, compiler)
     if _is_expression(tree):
         if len(tree.expressions) != 1:
-            raise compiler.source.error(tree, "E_WIDTH", f"a function gives one value, not {len(tree.expressions)}")
+            raise compiler.source.error(tree, "E_WIDTH", f"a function returns one value, not {len(tree.expressions)}")
         return compiler.scalars(scope, {}).bind(tree.expressions[0])
     if not isinstance(tree, exp.Query):
         raise compiler.source.refuse(tree, "the body of a function is a query of one value", HINT)
@@ -279,7 +292,7 @@ def _bind(tree: exp.Expr, made: FunctionMade, compiler: Compiler, scope: Scope) 
 
 
 def _number(parameter: exp.Expr, made: FunctionMade, scope: Scope, compiler: Compiler) -> None:
-    """$1: the first parameter, whatever it is called; it stands for its column from now on."""
+    """$1: the first parameter, whatever its name; replaced by its column."""
     number = parameter.name
     if not number.isdecimal() or not 1 <= whole_number(number) <= len(made.parameters):
         raise compiler.source.error(parameter, "E_PARAMETER", f"there is no parameter ${number}")
@@ -292,7 +305,7 @@ def _is_expression(tree: exp.Expr) -> bool:
 
 
 def _reads_tables(tree: exp.Expr) -> bool:
-    """Whether a body is more than an expression of its parameters; calls in it are marked."""
+    """Whether a body is more than an expression of its parameters; marks calls in it."""
     return not _is_expression(tree) or any(has_query(e) for e in tree.expressions)
 
 
@@ -326,7 +339,7 @@ def _result(made: FunctionMade, value: Expr, compiler: Compiler) -> Expr:
 
 
 def inlined(node: exp.Anonymous, made: FunctionMade, scalars: Scalars) -> Expr:
-    """A call: the body with the arguments in the parameters' places."""
+    """A call: the body with the arguments substituted."""
     compiler, outside = scalars.compiler, scalars.source
     if made.name in compiler.inlining:
         raise outside.error(node, "E_RECURSION", f"the function {made.name} calls itself", "use WITH RECURSIVE")

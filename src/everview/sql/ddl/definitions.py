@@ -1,8 +1,7 @@
-"""CREATE TABLE, CREATE VIEW and DROP: what has a name.
+"""CREATE TABLE, CREATE VIEW and DROP.
 
-A view is kept under its query's plan. Where the order of joins was chosen by how large tables are now, the plan of the
-text as written is kept beside it (`Relation.meaning`): that one says tomorrow, too, whether a view that is declared
-again is the same.
+A view is stored with its query's plan. If the order of joins was chosen by current table sizes, the plan in textual
+order is stored beside it (`Relation.meaning`): that one decides later whether a view declared again is the same.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
 
 
 def _check_temporary(sql: Statements, node: exp.Create, source: Source) -> None:
-    """TEMPORARY is what everything is in a session in memory. What a directory keeps, and a server's tables, which all
-    its connections see, are not.
+    """TEMPORARY is a no-op in an in-memory session. In a directory, and on a server, whose tables all connections see,
+    it is refused.
     """
     properties = node.args.get("properties")
     for item in properties.expressions if properties is not None else []:
@@ -85,14 +84,14 @@ def _check_temporary(sql: Statements, node: exp.Create, source: Source) -> None:
 
 
 def _said(node: exp.Create) -> list[exp.Expr]:
-    """Properties that say something about what is made."""
+    """Properties with a meaning for the new object."""
     properties = node.args.get("properties")
     said = properties.expressions if properties is not None else []
     return [p for p in said if not isinstance(p, (exp.TemporaryProperty, exp.UnloggedProperty))]
 
 
 def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
-    """The name to create; None if it exists and that is fine."""
+    """The name to create; None if it exists and IF NOT EXISTS allows that."""
     name = schemas.new_name(sql, target, source)
     optional, replaced = bool(node.args.get("exists")), bool(node.args.get("replace"))
     if replaced and optional:
@@ -117,7 +116,7 @@ def select_into(sql: Statements, node: exp.Select, source: Source) -> Do:
 
 
 def define(sql: Statements, node: exp.Expr, source: Source) -> Do:
-    """WITH RECURSIVE a AS (...), b AS (...) and no query: views a and b; the last one is the answer."""
+    """WITH RECURSIVE a AS (...), b AS (...) without a query: views a and b; the last one is the result."""
     sql.refuse_in_transaction(node, source)
     clause = node.args["with_"]
     parts.understood(node.expressions[0])  # the query that stands for the missing one
@@ -177,15 +176,15 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
 
 
 def refuse_properties(node: exp.Create, source: Source) -> None:
-    """A view is materialized, said or not; WITH (...) and the like mean nothing here."""
+    """All views are materialized; WITH (...) and the like are refused."""
     for item in options.passed_over(_said(node), source, "CREATE VIEW"):
         if not isinstance(item, exp.MaterializedProperty):
             raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE VIEW")
 
 
 def _replaced(session: Session, name: str, collection: Collection, how: Choice | None) -> View:
-    """Another view by the same name. One that was found when the session was opened stays if it is the same; one that
-    cannot be built leaves the old one, though without its history.
+    """Replace a view. One found on opening stays if it is the same; if the new one cannot be built, the old one is
+    restored, without its history.
     """
     core = core_of(session)
     old = core.catalog.views[name]
@@ -235,7 +234,7 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
         raise source.error_at(source.notes.emit_at, "E_UNSUPPORTED", "EMIT ON WINDOW CLOSE is for views")
 
     def do() -> Table:
-        found = rows() if rows is not None else []  # before the old table goes, which they may be of
+        found = rows() if rows is not None else []  # before the old table is dropped, which they may read
         lives = ttl if not isinstance(ttl, Expr) else None
         with sql.core.catalog.together():
             away()
@@ -256,7 +255,7 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
 
 
 def _without(sql: Statements, name: str, node: exp.Create) -> Callable[[], None]:
-    """What CREATE OR REPLACE does first: drop the table, if nothing is made of it."""
+    """The first step of CREATE OR REPLACE: drop the table, if nothing depends on it."""
     replaced = bool(node.args.get("replace"))
 
     def away() -> None:
@@ -267,7 +266,7 @@ def _without(sql: Statements, name: str, node: exp.Create) -> Callable[[], None]
 
 
 def _keep(sql: Statements, table: Table, there: bool, said: Declared) -> None:
-    """What is said of a table besides its columns; one that was found when the session was opened has it already."""
+    """Store the declarations of a table besides its columns; one found on opening has them already."""
     if not there:
         said.keep(sql, table)
     elif said.differs(sql):
@@ -279,8 +278,8 @@ def _keep(sql: Statements, table: Table, there: bool, said: Declared) -> None:
 
 
 def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | None, until: Expr | None) -> None:
-    """Let a table drop its late rows, and those whose time is over. One that was found when the session was opened does
-    so already, if it is declared as it was.
+    """Make a table drop late and expired rows. One found on opening does so already, if its declaration is
+    unchanged.
     """
     if not there:
         if marks is not None:
@@ -302,11 +301,11 @@ def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | No
 def columns_of(
     sql: Statements, name: str, columns: str, around: Source | None = None, table: Table | None = None
 ) -> Declared:
-    """What a list of columns says, as CREATE TABLE has it; `around` is the text that it stands in, `table` one that the
-    columns are added to.
+    """Parse a list of columns, as in CREATE TABLE; `around` is the surrounding text, `table` one that the columns are
+    added to.
     """
     text = f"CREATE TABLE {name} {columns}"
-    source = Source(text) if around is None else replace(around, text=text, known=None)
+    source = Source(text) if around is None else replace(around, text=text, known=None, shown="")
     listed = reading.parsed(source).this
     if not isinstance(listed, exp.Schema):  # of a text with a bracket too many, say
         raise source.error_at(0, "E_SYNTAX", f"{columns} declares no column and no constraint")
@@ -316,7 +315,7 @@ def columns_of(
 
 
 def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
-    """TTL INTERVAL '5 minutes' (after a row came) or TTL ts + INTERVAL '5 minutes' (by the row's own time)."""
+    """TTL INTERVAL '5 minutes' (since arrival) or TTL ts + INTERVAL '5 minutes' (by a time in the row)."""
     given = None
     for item in options.passed_over(_said(node), source, "CREATE TABLE"):
         if isinstance(item, (exp.SchemaCommentProperty, exp.LikeProperty)):
@@ -340,7 +339,7 @@ def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Sour
 
 
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
-    """DROP TABLE and DROP [MATERIALIZED] VIEW: all that are named, or none."""
+    """DROP TABLE and DROP [MATERIALIZED] VIEW: all named objects, or none."""
     sql.refuse_in_transaction(node, source)
     kind = str(node.args.get("kind")).upper()
     if kind == "FUNCTION":

@@ -1,6 +1,6 @@
-"""CREATE TABLE ... AS query: a table with the rows that a query gives now. It does not follow the query: a view does.
+"""CREATE TABLE ... AS query: a table with the query's current rows. Unlike a view, it does not follow the query.
 
-Columns have the names and types of the query's. The table is there with all rows, or not at all.
+Columns have the names and types of the query's. The table is created with all rows, or not at all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def create_filled(
     sql: Statements, name: str, node: exp.Create, source: Source, away: Callable[[], None] = lambda: None
 ) -> Do:
-    """CREATE TABLE name AS query; `away` takes away what it replaces, once the query is answered."""
+    """CREATE TABLE name AS query; `away` drops what it replaces, once the query is answered."""
     query, compiler = sql.bound(node.expression, source)
     columns = list(query.names)
     if isinstance(node.this, exp.Schema):  # CREATE TABLE t (a, b) AS query
@@ -62,7 +62,7 @@ def create_filled(
 def filled_rows(
     sql: Statements, node: exp.Create, schema: dict[str, DataType], source: Source
 ) -> Callable[[], list[tuple[Any, ...]]]:
-    """CREATE TABLE name (x int, ...) AS query: the query's rows as the columns want them."""
+    """CREATE TABLE name (x int, ...) AS query: the query's rows converted to the columns' types."""
     query, compiler = sql.bound(node.expression, source)
     types = query.node.types[query.context : query.width]
     if len(types) != len(schema):

@@ -1,10 +1,9 @@
-"""CREATE INDEX and DROP INDEX: arrangements of tables and views that are kept for look-ups.
+"""CREATE INDEX and DROP INDEX: further arrangements of tables and views for look-ups.
 
     CREATE INDEX by_city ON person (city, name)
 
-An index is one more arrangement of the rows, sorted by those columns, which every transaction keeps up to date.
-`SELECT ... WHERE city = 'Oslo'` finds its rows there (`everview.sql.answers.lookups`), and views that join by the same
-columns share it.
+An index is a further arrangement of the rows, sorted by those columns and maintained by every transaction. `SELECT ...
+WHERE city = 'Oslo'` uses it (`everview.sql.answers.lookups`), and views that join by the same columns share it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from everview.errors import did_you_mean
 from everview.language.relation import relation_of
-from everview.session.names.rules import UNIQUE, Rule
+from everview.session.names.constraint_rules import UNIQUE, Rule
 from everview.sql.ddl import declared
 from everview.sql.scalar.names import spelled
 from everview.sql.text import reading
@@ -72,7 +71,7 @@ def _unique(sql: Statements, words: Words, of: str, name: str, keys: tuple[int, 
 
 
 def _keys(words: Words, of: str, have: list[str]) -> tuple[int, ...]:
-    """(x, y DESC, ...): the columns' places; in which direction they are sorted does not matter for look-ups."""
+    """(x, y DESC, ...): the columns' positions; the sort direction does not matter for look-ups."""
     words.need("(")
     keys: list[int] = []
     while True:
@@ -96,7 +95,7 @@ def _keys(words: Words, of: str, have: list[str]) -> tuple[int, ...]:
 
 
 def _name_of(sql: Statements, of: str, columns: list[str]) -> str:
-    """What PostgreSQL would call it."""
+    """PostgreSQL's default name."""
     name = "_".join([of.rpartition(".")[2], *columns, "idx"])
     number = 0
     while (made := f"{name}{number or ''}") in sql.core.catalog.indexes():

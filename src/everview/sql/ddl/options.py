@@ -1,8 +1,7 @@
-"""WITH (...) behind CREATE TABLE and CREATE VIEW: options of other systems.
+"""WITH (...) of CREATE TABLE and CREATE VIEW: options of other systems.
 
-They say where a table's rows come from, how they are laid out, how fast they are read. None of that changes what a
-query answers, so they are passed over, each with a notice. Options that would change an answer, or who may see it,
-are refused; so are those that nobody has heard of.
+They specify where a table's rows come from, their layout, or performance. None of that affects results, so they are
+ignored, each with a notice. Options that would affect results or access are refused, and so are unknown ones.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from everview.sql.text import parts
 from everview.sql.text.places import Source
 
 CONNECTORS = ("connector", "connectors", "kafka_topic", "topic")
-"""Options that say where rows come from: with one of these, the others say how to read them."""
+"""Options for the origin of rows: with one of these, the others describe how to read them."""
 
 LAYOUT = (
     "appendonly", "append_only", "append-only", "materialized", "autovacuum_enabled", "fillfactor", "parallel_workers",
@@ -21,7 +20,7 @@ LAYOUT = (
     "background_ddl", "fastupdate", "buffering", "deduplicate_items", "pages_per_range", "format", "value_format",
     "key_format", "partitions", "replicas", "skip_unused_columns", "expected_size", "retain history", "emit_final",
 )  # fmt: skip
-"""Options about how rows are kept and read."""
+"""Options for storage and layout."""
 
 LAYOUT_PREFIXES = ("autovacuum_", "toast.", "log_", "toast_", "parquet.", "write.", "orc.")
 
@@ -34,11 +33,11 @@ MEANING = {
     "refresh": "views are always fresh",
     "changelog-mode": "",
 }
-"""Options that would change what there is to see."""
+"""Options that would affect results or visibility."""
 
 
 def passed_over(items: list[exp.Expr], source: Source, what: str) -> list[exp.Expr]:
-    """The properties that are left when those that change no answer are noted; others are refused."""
+    """The properties left after those without effect are noted; others are refused."""
     options = [i for i in items if isinstance(i, exp.Property) and type(i) is exp.Property]
     names = {id(i): i.name.lower() for i in options}
     for item in options:

@@ -1,11 +1,10 @@
 """CREATE SCHEMA, DROP SCHEMA, SET search_path, and names with a schema before them.
 
-A table `t` of the schema `s` is kept by the name `s.t`; what has no schema is in `public`, so `public.t` is `t`. Names
-without a schema are looked for in the schemas of the search path, one after the other: `public` alone, unless SET
-search_path says otherwise. New things come into the first of them that is there.
+A table `t` of the schema `s` is stored under the name `s.t`; objects without a schema are in `public`, so `public.t` is
+`t`. Unqualified names are looked up in the schemas of the search path in order: `public` alone, unless SET search_path
+says otherwise. New objects are created in the first existing one.
 
-That a schema was made is kept as an offset (a text that is committed with a transaction), so it is as durable as rows
-are.
+The existence of a schema is stored as an offset (a text committed with a transaction), so it is as durable as rows are.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ if TYPE_CHECKING:
 
 PUBLIC = "public"
 _MADE = "everview.schema "
-"""How the offsets begin that say that a schema was made."""
+"""Prefix of the offsets that record schemas."""
 
 
 def full_name(node: exp.Expr) -> str:
-    """The name by which a table or view is kept."""
+    """The stored name of a table or view."""
     schema = node.args.get("db")
     written = (schema.name or schema.sql()) if isinstance(schema, exp.Expr) else str(schema or "")
     return node.name if written.lower() in ("", PUBLIC) else f"{written}.{node.name}"
 
 
 def written(node: exp.Expr) -> str:
-    """The name of a table or view as it was written, with its schema if it has one."""
+    """The name of a table or view as written, with its schema if it has one."""
     full = full_name(node)
     return f"{PUBLIC}.{full}" if node.args.get("db") is not None and full == node.name else full
 
 
 def found(core: Core, name: str, candidates: Iterable[str]) -> str:
-    """The table or view that is meant by a name as written: one in its schema, or in the first schema of the search
-    path that has one. The name itself if there is none.
+    """The table or view that a name refers to: in its schema, or in the first schema of the search path that has one.
+    The name itself if there is none.
     """
     known = list(candidates)
     schema, _, last = name.rpartition(".")
@@ -60,12 +59,12 @@ def found(core: Core, name: str, candidates: Iterable[str]) -> str:
 
 
 def made(core: Core) -> list[str]:
-    """All schemas but `public`."""
+    """All schemas except `public`."""
     return [k[len(_MADE) :] for k in core.runtime.offsets if k.startswith(_MADE)]
 
 
 def new_name(sql: Statements, target: exp.Expr, source: Source) -> str:
-    """The name of something to be created. Its schema must be there, and is spelled as it was when it was made."""
+    """The name of a new object. Its schema must exist, and is spelled as when it was created."""
     there = made(sql.core)
     full = full_name(target)
     if target.args.get("db") is None:
@@ -83,7 +82,7 @@ def new_name(sql: Statements, target: exp.Expr, source: Source) -> str:
 
 
 def set_path(sql: Statements, statement: reading.Statement) -> None:
-    """SET search_path = | TO a, b | DEFAULT: where names without a schema are looked for"""
+    """SET search_path = | TO a, b | DEFAULT: where unqualified names are looked up"""
     words = Words(statement)
     words.need("SET")
     words.need("SEARCH_PATH")
@@ -109,7 +108,7 @@ def set_path(sql: Statements, statement: reading.Statement) -> None:
 
 
 DATABASES = ("databricks", "hive", "mysql", "spark", "spark2")
-"""Dialects in which a database is what others call a schema."""
+"""Dialects in which a schema is called a database."""
 
 
 def use(sql: Statements, node: exp.Use, source: Source) -> Do:
@@ -145,7 +144,7 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
 
 
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
-    """DROP SCHEMA [IF EXISTS] s [CASCADE]: what is in it goes with it, if CASCADE is said"""
+    """DROP SCHEMA [IF EXISTS] s [CASCADE]: with CASCADE, its objects are dropped too"""
     there, optional, cascade = made(sql.core), bool(node.args.get("exists")), bool(node.args.get("cascade"))
     found: list[str] = []
     for target in node.args.get("tables") or [node.this]:

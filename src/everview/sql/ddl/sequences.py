@@ -25,7 +25,7 @@ LARGEST = 2**63 - 1
 
 
 def declared(node: exp.Expr, source: Source) -> SequenceMade:
-    """What START, INCREMENT, MINVALUE, MAXVALUE and CYCLE say."""
+    """Parse START, INCREMENT, MINVALUE, MAXVALUE and CYCLE."""
     step = _whole(node.args.get("increment"), 1, source)
     if step == 0:
         raise source.error(node, "E_RANGE", "a sequence cannot go on by 0", "INCREMENT BY 1")
@@ -37,7 +37,7 @@ def declared(node: exp.Expr, source: Source) -> SequenceMade:
     for option in options:
         if option not in ("CYCLE", "NO CYCLE", "NO MINVALUE", "NO MAXVALUE"):
             raise source.refuse(node, f"{option} is not supported in a sequence")
-    for part in ("cache", "this", "on_null"):  # how numbers are kept in stock makes no difference
+    for part in ("cache", "this", "on_null"):  # caching of numbers makes no difference
         if isinstance(said := node.args.get(part), exp.Expr):
             parts.understood(said)
     if not least <= start <= most:
@@ -56,7 +56,7 @@ def _whole(node: Any, otherwise: int, source: Source) -> int:
 
 
 def of_column(sql: Statements, found: Declared, column: str, made: SequenceMade) -> str:
-    """A sequence that goes with a column; gives its name."""
+    """A sequence owned by a column; returns its name."""
     base, number = f"{found.label}_{column}_seq", 0
     taken = {*sql.core.catalog.sequences, *(s.name for s in found.sequences)}
     mine = sql.core.catalog.sequences.get(base)

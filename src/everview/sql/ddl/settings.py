@@ -1,7 +1,7 @@
-"""What a session is told about types: SET TIME ZONE, CREATE TYPE and DROP TYPE.
+"""Session settings about types: SET TIME ZONE, CREATE TYPE and DROP TYPE.
 
-A type made by CREATE TYPE is a name for an enum's labels. Columns keep the labels, not the name; the name is kept in
-the catalogue, so a directory knows it when it is opened again.
+A type created by CREATE TYPE is a name for an enum's labels. Columns store the labels, not the name; the name is stored
+in the catalog, so it survives reopening a directory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from everview.language.relation import relation_of
 from everview.session.names.entries import TypeDropped, TypeMade
 from everview.sql.scalar import names
 from everview.sql.scalar.zones import checked_zone
-from everview.sql.text import reading
+from everview.sql.text import keywords, reading
 from everview.sql.text.places import Source
 from everview.types import DataType, enum
 
@@ -32,7 +32,9 @@ def set_zone(sql: Statements, statement: reading.Statement) -> None:
     rest = words[2:]
     if long and words[1].text.upper() == "TIME":
         if not rest or rest[0].text.upper() != "ZONE":
-            raise source.error_at(words[1].start, "E_SYNTAX", "SET TIME is followed by ZONE", "SET TIME ZONE 'UTC'")
+            found = rest[0] if rest else words[1]
+            hint = keywords.did_you_mean(found.text, ("ZONE",)) or "SET TIME ZONE 'UTC'"
+            raise source.error_at(found.start, "E_SYNTAX", "SET TIME is followed by ZONE", hint)
         rest = rest[1:]
     elif not long:
         if not rest or rest[0].text.upper() not in ("=", "TO"):
@@ -89,7 +91,7 @@ def _enum(node: exp.Create, source: Source) -> DataType:
 
 
 def drop_type(sql: Statements, node: exp.Drop, source: Source) -> Do:
-    """DROP TYPE [IF EXISTS] name; a type that a table uses stays"""
+    """DROP TYPE [IF EXISTS] name; a type in use cannot be dropped"""
     if node.args.get("cascade"):
         raise source.refuse(node, "DROP TYPE ... CASCADE is not supported", "drop the tables first")
     found: list[str] = []

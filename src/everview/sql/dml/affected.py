@@ -1,7 +1,7 @@
-"""Expressions over rows that a statement has in hand: RETURNING, and DO UPDATE SET.
+"""Expressions over the affected rows of a statement: RETURNING, and DO UPDATE SET.
 
-They are bound before the statement is done, over the columns' types alone; when it is done, they are computed for its
-rows as any query is, with the rows written into the plan.
+They are bound before execution, over the columns' types alone; afterwards they are computed for its rows like any
+query, with the rows inlined into the plan.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Affected:
         return self.scalars.condition(node)
 
     def outputs(self, items: Sequence[exp.Expr]) -> list[tuple[str, Expr]]:
-        """What a list of outputs gives, with names."""
+        """The columns of a list of outputs, with names."""
         found: list[tuple[str, Expr]] = []
         for i, item in enumerate(items):
             if outputs.is_star(item):
@@ -74,7 +74,7 @@ class Affected:
 
 
 class Returning:
-    """What a statement's RETURNING asks for; nothing if it has none."""
+    """The RETURNING clause of a statement; empty if it has none."""
 
     def __init__(self, sql: Statements, node: exp.Expr, table: Table, source: Source) -> None:
         clause = node.args.get("returning")

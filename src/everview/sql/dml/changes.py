@@ -1,9 +1,9 @@
-"""INSERT, UPDATE, DELETE and TRUNCATE: what changes rows.
+"""INSERT, UPDATE, DELETE and TRUNCATE.
 
-Each is one transaction, or part of the one that BEGIN opened. Rows that a statement has to find first are asked for by
-a SELECT with its WHERE clause.
+Each is one transaction, or part of the one that BEGIN opened. Affected rows are found by a SELECT with the statement's
+WHERE clause.
 
-Every function here binds a statement and gives back what is to be done (see `everview.sql.statements`).
+Every function here binds a statement and returns a function that executes it (see `everview.sql.statements`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.changes.constraints import places
-from everview.session.names.rules import UNIQUE
-from everview.session.rights.acting import doing
+from everview.session.names.constraint_rules import UNIQUE
+from everview.session.rights.principal import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Result, Row, coded
 from everview.sql.ddl import schemas
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
 
 Rows = Callable[[], list[Row]]
-"""Rows that are asked for when a statement is done."""
+"""Rows computed on execution."""
 
 _NOTHING = plan.Table(-1, (INT,))
-"""A plan with types and no rows, for expressions that read no columns."""
+"""A plan with types and no rows, for expressions without columns."""
 
 
 def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
@@ -87,7 +87,7 @@ def _one_empty() -> list[Row]:
 
 
 def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
-    """Change rows and say what RETURNING asks about them; if that fails, nothing is changed."""
+    """Change rows and compute RETURNING; if that fails, nothing is changed."""
     if not returning.outputs:
         sql.affected = len(change())
         return None
@@ -100,8 +100,8 @@ def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
 def _given(
     sql: Statements, node: exp.Insert, table: Table, at: list[int], source: Source, first: bool
 ) -> tuple[list[int], Rows]:
-    """The rows to insert, as the listed columns want them, and which of these they have values for. `first`: no columns
-    are listed, so fewer values than columns are for the first of them, as in PostgreSQL.
+    """The rows to insert, converted to the listed columns, and which of these have values. `first`: no columns are
+    listed, so fewer values than columns are for the first of them, as in PostgreSQL.
     """
     if first and sql.core.defaults.of(table):
         at = at[: _width(node.expression, len(at))]
@@ -130,7 +130,8 @@ def is_default(node: exp.Expr) -> bool:
 
 
 def _without_defaults(node: exp.Expr, at: list[int]) -> list[int]:
-    """The columns that some row of VALUES gives something for but DEFAULT; the word goes where all say it."""
+    """The columns for which some row of VALUES has a value other than DEFAULT; columns with DEFAULT in all rows are
+    dropped."""
     if not isinstance(node, exp.Values):
         return at
     rows = [row for row in node.expressions if isinstance(row, exp.Tuple)]
@@ -220,14 +221,14 @@ def _one_by_one(select: exp.Select) -> list[exp.Expr]:
 
 
 def of_target(node: exp.Expr, values: Sequence[exp.Expr] = ()) -> exp.Select:
-    """A query for the rows of the table that a statement changes, and values beside them."""
+    """A query for the rows of the statement's target table, and values beside them."""
     target = node.this
     star = exp.Column(this=exp.Star(), table=exp.to_identifier(target.alias or target.name))
     return exp.Select(expressions=[star, *values], from_=exp.From(this=target))
 
 
 def _each_once(sql: Statements, table: Table, rows: list[Row], width: int) -> list[Row]:
-    """Rows of the table that others were found for, each as often as it is there; it is an error if these disagree."""
+    """Matched rows of the table, with their multiplicity; an error if several matches disagree."""
     found: dict[Row, Row] = {}
     for row in dict.fromkeys(rows):
         if row[:width] in found:
@@ -243,7 +244,7 @@ def _each_once(sql: Statements, table: Table, rows: list[Row], width: int) -> li
 
 
 def replace_rows(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> None:
-    """Take rows away and put others in their place, in order, all or nothing."""
+    """Delete rows and insert their replacements, in order, atomically."""
     if not old:
         return
     with sql.session.transaction(), doing("UPDATE"):
@@ -271,7 +272,7 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
         return gone
 
     def change_as_codes() -> None:
-        """The same, where nobody asks for the values of what is gone."""
+        """The same, if the values of deleted rows are not needed."""
         answer = found()
         codec, codes = coded(answer)
         if codec.types != relation_of(table).codec.types:
@@ -309,7 +310,7 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
 
 
 def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source, privilege: str = "") -> Table:
-    """The table that a statement changes, if whoever acts has the privilege to."""
+    """The target table of a statement, if the current user has the privilege."""
     if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
         at = source.tokens[min(1, len(source.tokens) - 1)].start if source.tokens else 0
         raise source.error_at(at, "E_SYNTAX", "the table's name is missing", "name the table to change")
@@ -331,7 +332,7 @@ def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source, pr
 
 
 def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int], source: Source) -> list[Row] | None:
-    """The rows of VALUES, if they are all constants: the usual case, which needs no dataflow."""
+    """The rows of VALUES, if they are all constants: the common case, which needs no dataflow."""
     if not isinstance(node, exp.Values) or node.find(exp.Query, exp.Order, exp.Limit, exp.Offset) is not None:
         return None
     compiler = Compiler(sql.session, source)
@@ -362,17 +363,17 @@ def check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, sou
 
 
 Key = tuple[int, ...]
-"""Places of columns that are unique together."""
+"""Positions of columns that are unique together."""
 
 
 def _uniques(sql: Statements, table: Table) -> list[Key]:
-    """The key, and what is declared UNIQUE besides."""
+    """The key, and further UNIQUE constraints."""
     rules = [r for r in sql.core.constraints.rules(relation_of(table).label) if r.kind == UNIQUE]
     return [k for k in (relation_of(table).key, *(places(table, r.columns) for r in rules)) if k]
 
 
 def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source: Source) -> Key | None:
-    """The columns that ON CONFLICT (columns), or ON CONSTRAINT name, means: unique ones; None if it says none."""
+    """The unique columns of ON CONFLICT (columns) or ON CONSTRAINT name; None if unspecified."""
     columns = [o.this if isinstance(o, exp.Ordered) else o for o in clause.args.get("conflict_keys") or []]
     for ordered in clause.args.get("conflict_keys") or []:
         parts.understood(ordered)
@@ -405,7 +406,7 @@ def _named_key(sql: Statements, named: exp.Expr, table: Table, source: Source) -
 
 
 def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoNothing | DoUpdate:
-    """What to do with a key that exists: error, nothing, replace the row, or change it."""
+    """The action for an existing key: error, nothing, replace the row, or update it."""
     clause = node.args.get("conflict")
     if clause is None:
         return "update" if str(node.args.get("alternative") or "").upper() == "REPLACE" else "error"
@@ -417,7 +418,7 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     if "UPDATE" not in what:
         raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
     sql.core.access.may("UPDATE", "relation", relation_of(table).label)
-    sql.core.access.may_read(relation_of(table).label)  # what it sets may be made of the row that is there
+    sql.core.access.may_read(relation_of(table).label)  # what it sets may depend on the existing row
     at = positions_of([s.this for s in clause.expressions], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name
@@ -427,7 +428,7 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
 
 
 def positions_of(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
-    """Where the named columns are in the table; each can be given one value."""
+    """The positions of the named columns in the table; each can be assigned once."""
     have = [c.name for c in relation_of(table).columns]
     found: list[int] = []
     for column in columns:
@@ -451,13 +452,13 @@ def fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source
 
 
 def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source: Source) -> Expr:
-    """A value as the table's column wants it."""
+    """A value converted to the table's column."""
     column = relation_of(table).columns[position]
     return missing.fitted(value, column.type, at, source, f"{relation_of(table).label}.{column.name}")
 
 
 def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
-    """Insert rows; gives those that were."""
+    """Insert rows; return those that were inserted."""
     if relation_of(table).key and conflict != "update":
         rows = _new_keys(sql, table, rows)
     if rows:
@@ -466,7 +467,7 @@ def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -
 
 
 def _new_keys(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
-    """Rows whose keys must not be there yet."""
+    """Rows whose keys must be new."""
     relation = relation_of(table)
     codes = relation.codec.encode(rows)
     keys = [tuple(codes[k, i].item() for k in relation.key) for i in range(len(rows))]
@@ -491,7 +492,7 @@ def _found(
     table: Table | None = None,
     assigned: Sequence[int] = (),
 ) -> Callable[[], Result]:
-    """What the select gives with the statement's WHERE, its columns as those of the table and the assigned ones."""
+    """The SELECT with the statement's WHERE, its columns as those of the table and the assigned ones."""
     where = node.args.get("where")
     if where is not None:
         select.set("where", where)

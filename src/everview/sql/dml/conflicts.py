@@ -1,6 +1,6 @@
-"""INSERT ... ON CONFLICT DO UPDATE: rows whose keys are there already change what is there.
+"""INSERT ... ON CONFLICT DO UPDATE: rows with existing keys update the existing rows.
 
-In SET and WHERE the row that is there goes by the table's name, the new one by `excluded`.
+In SET and WHERE the existing row has the table's name, the new one is `excluded`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot import exp
 from everview.errors import InputError
 from everview.expr.nodes import ColumnRef, Expr
 from everview.language.relation import relation_of
-from everview.session.rights.acting import doing
+from everview.session.rights.principal import doing
 from everview.sql.answers.result import Row
 from everview.sql.dml.affected import Affected
 from everview.sql.text.places import Source
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 Fit = Callable[[Expr, int, exp.Expr], Expr]
-"""A value as a column of the table, by position, wants it."""
+"""Converts a value to a column of the table, by position."""
 
 
 def under(sql: Statements, table: Table, key: tuple[int, ...], codes: np.ndarray) -> np.ndarray:
-    """Rows of a table with the keys of new rows (columns of codes), as the transaction under way sees it."""
+    """Rows of a table with the keys of new rows (columns of codes), as seen by the current transaction."""
     keys = np.ascontiguousarray(codes[list(key)])
     keys = np.ascontiguousarray(keys[:, ~(keys == NULL).any(axis=0)])
     if key == relation_of(table).key:
@@ -40,7 +40,7 @@ def under(sql: Statements, table: Table, key: tuple[int, ...], codes: np.ndarray
 
 
 class DoNothing:
-    """ON CONFLICT DO NOTHING: rows of which a key is there already are left out."""
+    """ON CONFLICT DO NOTHING: rows with an existing key are skipped."""
 
     def __init__(self, keys: Sequence[tuple[int, ...]]) -> None:
         self.keys = keys
@@ -94,7 +94,7 @@ class DoUpdate:
         self.where = None if where is None else self.rows.condition(where.this)
 
     def split(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
-        """New rows, rows that go, and what comes in their place."""
+        """New rows, deleted rows, and their replacements."""
         table, width = self.table, len(relation_of(self.table).columns)
         codes = relation_of(table).codec.encode(rows)
         keys = [tuple(codes[k, i].item() for k in self.key) for i in range(len(rows))]

@@ -1,15 +1,15 @@
-"""COPY: rows of a file into a table, and answers into a file.
+"""COPY: from files into tables, and from queries into files.
 
     COPY t [(columns)] FROM 'in/t.csv' [WITH (HEADER, DELIMITER ';', NULL 'NA')]
     COPY t [(columns)] TO 'out/t.parquet'
     COPY (SELECT ...) TO 'out/answer.json' [WITH (FORMAT json)]
 
-As in PostgreSQL, a CSV file has no line of names unless HEADER says so, and its fields are the columns in their order,
-whatever the line of names calls them. The other formats have names of their own, which must be the columns'. Where
-PostgreSQL takes a format of its own if FORMAT does not say one, here the file's name tells it.
+As in PostgreSQL, a CSV file has no header unless HEADER is given, and its fields are the columns in order, whatever the
+header says. The other formats have their own column names, which must match. Unlike PostgreSQL, the default FORMAT
+follows from the file's name.
 
-All rows of a file come in one transaction, which is undone if one of them cannot be taken. A file is written under
-another name and then renamed: whoever reads it finds the old one or the new one, whole.
+All rows of a file are inserted in one transaction, which is undone if one of them is bad. A file is written under
+another name and then renamed, so that readers find the old one or the new one, complete.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from everview.codes.codec import Codec
 from everview.errors import InputError, did_you_mean
 from everview.io.file_sink import write_whole
 from everview.io.files import Files
-from everview.io.fitting import Fitting
 from everview.io.formats import Arrow, Csv, Format, Json, Parquet
-from everview.io.given import by_suffix
+from everview.io.record_encoder import RecordEncoder
 from everview.io.source import Bad, here
+from everview.io.source_inference import by_suffix
 from everview.language.relation import relation_of
 from everview.session.reads.contents import Contents
 from everview.session.table import Table
@@ -58,7 +58,7 @@ class _Options:
 
     @property
     def of_csv(self) -> dict[str, Any]:
-        """Those that only CSV files have, as `Csv` calls them."""
+        """The options for CSV files, under `Csv`'s names."""
         return {name.lower(): value for name, value in self.said.items() if name in _OPTIONS[1:5]}
 
 
@@ -91,7 +91,7 @@ def copy(sql: Statements, statement: reading.Statement) -> None:
 
 
 class _What:
-    """What is copied: a query in brackets, or a name and perhaps columns."""
+    """What is copied: a query in brackets, or a name and optionally columns."""
 
     def __init__(self, words: Words) -> None:
         self.at = words.at
@@ -131,7 +131,7 @@ def _option(words: Words, said: dict[str, Any], listed: bool) -> None:
         return
     if name not in _OPTIONS:
         words.at -= 1
-        raise words.error(f"COPY has no option {name}", did_you_mean(name, _OPTIONS), "E_OPTION")
+        raise words.error(f"COPY has no option {name}", did_you_mean(name, (*_OPTIONS, "WITH")), "E_OPTION")
     if name in said:
         words.at -= 1
         raise words.error(f"{name} is given twice", "give it once", "E_OPTION")
@@ -159,7 +159,7 @@ def _flag(words: Words, listed: bool) -> bool:
 
 
 def _files(words: Words, path: str, options: _Options) -> Files:
-    """The files that a path and options mean."""
+    """The files for a path and options."""
     chosen = options.said.get("FORMAT")
     if chosen is not None and chosen not in FORMATS:
         hint = (
@@ -200,7 +200,7 @@ def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
     codec = relation_of(table).codec
     if defaults:
         codec = Codec([columns[n] for n in names], names, sql.core.interner)
-    fitting = Fitting(relation_of(table).label, codec, exact=True)
+    fitting = RecordEncoder(relation_of(table).label, codec, exact=True)
     at = [list(columns).index(n) for n in names]
     taken = 0
     with obeying.statement(sql.core), sql.session.transaction():

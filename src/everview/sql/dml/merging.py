@@ -1,8 +1,8 @@
 """MERGE INTO t USING s ON ... WHEN [NOT] MATCHED [BY SOURCE] [AND ...] THEN UPDATE, DELETE, INSERT or DO NOTHING.
 
-Every WHEN becomes a query of its own: for rows of the table that have a partner, for rows of the source that have none,
-or for rows of the table that have none, each time with its condition and without those of the WHENs of its kind before
-it. All are asked before anything is changed. A row of the table that would be changed twice is an error.
+Every WHEN becomes a separate query: for matched rows of the table, for unmatched rows of the source, or for unmatched
+rows of the table, each with its condition and without the rows of the preceding WHENs of its kind. All are evaluated
+before anything is changed. Changing a row of the table twice is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from everview.errors import InputError
 from everview.language.relation import relation_of
-from everview.session.rights.acting import doing
+from everview.session.rights.principal import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Row
 from everview.sql.dml import changes, missing, own_changes
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _When:
-    """What one WHEN does: rows that go (the first columns of what is found) and rows that come."""
+    """The action of one WHEN: deleted rows (the first columns found) and inserted rows."""
 
     rows: Rows
     old: bool
     new: tuple[int, ...] | None
-    """where the columns of a new row are among those that are found; None: there is no new row"""
+    """the positions of a new row's columns among those found; None: there is no new row"""
     matched: bool
 
 
@@ -72,7 +72,7 @@ def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
 
 
 def _new(found: list[tuple[_When, list[Row]]], *, old: bool) -> list[Row]:
-    """Rows that come: in the place of others, or besides."""
+    """Inserted rows: replacements or additions."""
     return [tuple(row[i] for i in w.new) for w, rows in found if w.new is not None and w.old == old for row in rows]
 
 
@@ -93,7 +93,7 @@ def _whens(sql: Statements, node: exp.Merge, table: Table, source: Source) -> li
 
 
 def _unless(condition: exp.Expr) -> exp.Expr:
-    """That a condition before was false or NULL."""
+    """That a preceding condition was false or NULL."""
     return exp.Not(this=exp.Coalesce(this=exp.Paren(this=condition.copy()), expressions=[exp.false()]))
 
 
@@ -160,7 +160,7 @@ def _inserted(
 
 
 def _alone(node: exp.Merge, other: exp.Expr) -> exp.Expr:
-    """That there is no partner on the other side."""
+    """That there is no match on the other side."""
     inside = exp.Select(
         expressions=[exp.Literal.number(1)],
         from_=exp.From(this=other),
@@ -188,7 +188,7 @@ def _rows(
 
 
 def _check_once(sql: Statements, table: Table, found: list[Row]) -> None:
-    """Refuse to change a row twice; equal rows are as many as there are."""
+    """Refuse to change a row twice; equal rows count with multiplicity."""
     counts = Counter(found)
     if len(counts) == len(found):
         return

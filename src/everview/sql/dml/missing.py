@@ -1,7 +1,7 @@
-"""Values for columns that a statement does not give: defaults, identities, generated columns.
+"""Values for columns that a statement omits: defaults, identities, generated columns.
 
-What stands for a missing value is a text of SQL (`everview.session.changes.defaults`). It is computed when the
-statement is done: once, but for what is another value each time (`everview.sql.dml.volatile`).
+The rule for a missing value is SQL text (`everview.session.changes.defaults`). It is evaluated on execution: once,
+except for volatile functions (`everview.sql.dml.volatile`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 class NotGiven:
-    """What stands in a row where DEFAULT was written."""
+    """The placeholder for DEFAULT in a row."""
 
 
 NOT_GIVEN = NotGiven()
 
 
 def fitted(value: Expr, target: DataType, at: exp.Expr, source: Source, what: str = "the column") -> Expr:
-    """A value as a column wants it: quoted constants are read, numbers become wider ones."""
+    """A value converted to a column: quoted constants are parsed, numbers widened."""
     if isinstance(value, Constant):
         if value.value is None:
             return Constant(target.optional(), None)
@@ -72,7 +72,7 @@ def fitted(value: Expr, target: DataType, at: exp.Expr, source: Source, what: st
 
 
 def checked(sql: Statements, node: exp.Expr, target: DataType, source: Source) -> str:
-    """The text of a DEFAULT that makes sense for a column."""
+    """The text of a valid DEFAULT for a column."""
     if has_query(node):
         raise source.refuse(node, "a DEFAULT is an expression without a subquery", "give the values where you insert")
     text = node.copy().sql("postgres")
@@ -89,7 +89,7 @@ def _bound(sql: Statements, node: exp.Expr, target: DataType, source: Source) ->
 
 @lru_cache(1024)
 def parsed(text: str) -> exp.Expr:
-    """The expression of a text; copy it before it is bound."""
+    """Parse an expression; copy it before binding."""
     tree = reading.parsed(Source(f"SELECT {text}"))
     assert isinstance(tree, exp.Select)
     item: exp.Expr = tree.expressions[0]
@@ -137,7 +137,7 @@ def value(sql: Statements, table: Table, column: str) -> Any:
 
 
 def completed(sql: Statements, table: Table, at: Sequence[int], rows: Sequence[Row]) -> list[Row]:
-    """Whole rows of a table, of rows that have values for some of its columns."""
+    """Complete rows of a table, from rows with values for some of its columns."""
     width = len(relation_of(table).columns)
     missing = sql.core.defaults.of(table)
     if not missing:
@@ -167,7 +167,7 @@ def _placed(at: Sequence[int], row: Row, width: int, absent: Any) -> Row:
 
 
 def completed_dicts(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
-    """The same for rows as dicts; others are whole already."""
+    """The same for rows as dicts; others are complete already."""
     names = [c.name for c in relation_of(table).columns]
     found = sql.core.defaults.of(table)
     done: list[Any] = []
@@ -175,7 +175,7 @@ def completed_dicts(sql: Statements, table: Table, rows: list[Any]) -> list[Any]
         if isinstance(row, dict) and not found.keys() <= row.keys() and row.keys() <= {*names}:
             lacking = [n for n in names if n not in row and n not in found and not _nullable(table, n)]
             if lacking:
-                done.append(row)  # whoever codes it says what it lacks
+                done.append(row)  # encoding reports what is missing
                 continue
             at = [i for i, n in enumerate(names) if n in row]
             done += completed(sql, table, at, [tuple(row[names[i]] for i in at)])
@@ -222,7 +222,7 @@ def _over_row(sql: Statements, table: Table, place: int, text: str) -> Expr:
 
 
 def refuse_given(sql: Statements, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
-    """Refuse values for columns that are always computed."""
+    """Refuse values for generated columns."""
     found = sql.core.defaults.of(table)
     for place in at:
         missing = found.get(relation_of(table).columns[place].name)

@@ -1,9 +1,8 @@
-"""WITH queries that change rows: WITH gone AS (DELETE FROM t ... RETURNING *) INSERT INTO u SELECT * FROM gone.
+"""Data-modifying WITH queries: WITH gone AS (DELETE FROM t ... RETURNING *) INSERT INTO u SELECT * FROM gone.
 
-All of them, and the statement after them, are one transaction and see the tables as they were before it, as in
-PostgreSQL; what RETURNING gives is the only way to learn of the changes. So when the statement is bound, such a query
-is a table without rows that has the types of its RETURNING; when it is done, the rows are written into the plans of
-those who read it.
+All of them, and the main statement, are one transaction and see the tables as before it, as in PostgreSQL; RETURNING is
+the only way to see the changes. While the statement is bound, such a query is an empty table with the types of its
+RETURNING; on execution, the rows are inlined into the plans of its readers.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NUMBERS = count(1)
 
 
 def changing(node: exp.Expr) -> list[exp.CTE]:
-    """The WITH queries of a statement that change rows."""
+    """The data-modifying WITH queries of a statement."""
     clause = node.args.get("with_")
     return [] if clause is None else [c for c in clause.expressions if isinstance(c.this, CHANGES)]
 

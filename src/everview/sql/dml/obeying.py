@@ -1,11 +1,11 @@
-"""Constraints at the end of a statement.
+"""Constraint checks at the end of a statement.
 
-A step refuses what breaks a constraint (`everview.session.changes.constraints`), so the end of a transaction is always
-looked at. Inside one, PostgreSQL looks after each statement, and programs rely on it: they catch the error of one
-INSERT and go back to a savepoint. So after a statement of an open transaction its own changes are looked at here, by
-look-ups; and what foreign keys say follows from it is added, so that the next statement sees it.
+A step rejects violations (`everview.session.changes.constraints`), so the end of a transaction is always checked.
+Inside one, PostgreSQL checks after each statement, and programs rely on it: they catch the error of one INSERT and roll
+back to a savepoint. After a statement of an open transaction its own changes are therefore checked here, by look-ups;
+and referential actions are added, so that the next statement sees them.
 
-Constraints that are INITIALLY DEFERRED wait for the end. So do changes that Python makes inside `db.transaction()`.
+INITIALLY DEFERRED constraints wait for the end. So do changes made from Python inside `db.transaction()`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from everview.plan import nodes as plan
 from everview.runtime.base import Change, ChangeSet, RemoteRows, columns_of
 from everview.session.changes.constraints import places, violation
 from everview.session.changes.current_rows import records
-from everview.session.names.rules import CASCADE, CHECK, FOREIGN_KEY, NO_ACTION, UNIQUE, Rule
+from everview.session.names.constraint_rules import CASCADE, CHECK, FOREIGN_KEY, NO_ACTION, UNIQUE, Rule
 from everview.types import NULL
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def statement(core: Core) -> Iterator[None]:
-    """A statement, perhaps of an open transaction: what it changes there is looked at, and goes again if it fails."""
+    """A statement, possibly of an open transaction: its changes are checked there, and undone if it fails."""
     staged = core.transactions.pending()
     before = len(staged) if staged is not None else 0
     try:
@@ -49,7 +49,7 @@ def statement(core: Core) -> Iterator[None]:
 
 
 def after(core: Core, staged: ChangeSet, start: int) -> None:
-    """Look at what a statement has changed, the changes of an open transaction from number `start` on."""
+    """Check the changes of a statement, from number `start` of an open transaction on."""
     if len(staged) == start or not core.constraints.rules():
         return
     if core.constraints.acting:
@@ -70,7 +70,7 @@ def _pending(core: Core, staged: Sequence[Change]) -> list[Change]:
 
 
 def _keys(table: Table, at: tuple[int, ...], batch: Sequence[Change]) -> np.ndarray:
-    """Keys of the rows that came, each once, without NULLs."""
+    """Keys of the inserted rows, each once, without NULLs."""
     came = [columns_of(rows)[list(at)] for t, rows, diff in batch if t is table and diff > 0]
     if not came:
         return np.empty((len(at), 0), dtype=np.int64)
@@ -129,14 +129,14 @@ def _check(core: Core, rule: Rule, table: Table, batch: Sequence[Change]) -> Non
 
 
 def proposed(core: Core, table: Table, codes: np.ndarray) -> None:
-    """Look at the CHECKs of rows that ON CONFLICT may leave out: as in PostgreSQL, they must hold for those, too."""
+    """Check the CHECKs of rows that ON CONFLICT may skip: as in PostgreSQL, they must hold for those, too."""
     for rule in core.constraints.rules(relation_of(table).label):
         if rule.kind == CHECK:
             _check(core, rule, table, [(table, codes.T.tolist(), 1)])
 
 
 def _rows_of(core: Core, node: plan.Node, rows: np.ndarray) -> np.ndarray:
-    """What a plan of one table's filters and projections gives for some of its rows; a row that fails is one."""
+    """The output of a plan of filters and projections for some of a table's rows; a failing row counts as one."""
     if isinstance(node, plan.Table):
         return rows
     assert isinstance(node, plan.Filter | plan.Project)
@@ -153,9 +153,7 @@ def _rows_of(core: Core, node: plan.Node, rows: np.ndarray) -> np.ndarray:
 
 
 def moved(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> None:
-    """An UPDATE has replaced rows, in order: do what foreign keys say about keys that became others. In a
-    transaction.
-    """
+    """After an UPDATE replaced rows, in order: apply referential actions for changed keys. In a transaction."""
     core = sql.core
     for rule in core.constraints.referring(relation_of(table).label):
         at = list(places(table, rule.other_columns))

@@ -1,13 +1,12 @@
-"""What a transaction has changed so far, as a query inside it sees it.
+"""A transaction's view of its own changes.
 
-Changes are staged and run when the transaction ends (`everview.session.changes.transactions`), so no table holds them
-yet. A query that is asked meanwhile reads, in the place of each table that was changed, the table together with the
-rows that came and without those that went, which are written into its plan. Views in the query are what their plans say
-over those. So it costs what the query costs from scratch, but only for what depends on a changed table; the rest uses
-the indexes that are there.
+Changes are staged and run when the transaction ends (`everview.session.changes.transactions`), so tables do not contain
+them yet. A query inside the transaction reads, in place of each changed table, the table plus the inserted rows and
+minus the deleted ones, which are inlined into its plan. Views in the query are replaced by their plans over those. It
+therefore costs as much as from scratch, but only for what depends on a changed table; the rest uses existing indexes.
 
-What follows the clock (windows on tables, conditions on now(), times to live) would add to the transaction when it
-ends: it is asked what, and that is undone again.
+Clock followers (windows on tables, conditions on now(), times to live) would add changes at the end of the transaction:
+these are computed here and undone again.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from everview.session.table import Table
 
 
 def seen(core: Core, node: plan.Node, until: int | None = None) -> plan.Node:
-    """The plan as this thread's open transaction, if there is one, sees it; `until`: only so many of its changes."""
+    """The plan as seen by this thread's open transaction, if any; `until`: only so many of its changes."""
     staged = (core.transactions.pending() or [])[:until]
     if not staged:
         return node
@@ -47,7 +46,7 @@ def rows_of(core: Core, table: Table) -> list[tuple[Any, ...]]:
 
 
 def _with_followers(core: Core, work: list[Any]) -> list[Any]:
-    """Changes with what they mean for the clock's followers, which are as they were afterwards."""
+    """Changes with those of the clock followers, whose state is restored afterwards."""
     clock = core.clock
     if not clock.followers:
         return work

@@ -1,8 +1,7 @@
-"""SAVEPOINT, ROLLBACK TO and RELEASE: places in a transaction to go back to.
+"""SAVEPOINT, ROLLBACK TO and RELEASE.
 
-What a transaction changes is a list, so a savepoint is a length of it. Going back also lifts the doom of a statement
-that failed after the savepoint. A name that is given again hides the older savepoint until it is released, as in
-PostgreSQL.
+A transaction's changes are a list, so a savepoint is a length of it. Rolling back also clears the failed state of a
+statement after the savepoint. A reused name hides the older savepoint until it is released, as in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ def savepoint(sql: Statements, statement: Statement) -> None:
 
 
 def release(sql: Statements, statement: Statement) -> None:
-    """RELEASE [SAVEPOINT] name: forget it, and those after it; what was changed stays"""
+    """RELEASE [SAVEPOINT] name: forget it, and those after it; changes are kept"""
     words = [t.text.upper() for t in statement.tokens]
     name, start = _name(sql, statement, 2 if words[1:2] == ["SAVEPOINT"] and len(words) > 2 else 1)
     del sql.savepoints[_place(sql, name, statement.source(), start) :]
 
 
 def go_back(sql: Statements, node: exp.Identifier, source: Source) -> Do:
-    """ROLLBACK TO name: what was changed since is undone, the savepoint stays"""
+    """ROLLBACK TO name: changes since are undone, the savepoint stays"""
     at = _place(sql, node.name, source, int(node.meta.get("start", 0)))
 
     def do() -> None:

@@ -1,7 +1,7 @@
-"""Calls that give another value each time: nextval, currval, gen_random_uuid, random.
+"""Volatile functions: nextval, currval, gen_random_uuid, random.
 
-Nothing that is kept up to date can depend on them, so views refuse them. Where a statement is done once (DEFAULT, the
-VALUES of an INSERT, a SELECT without FROM), each call is replaced by its value before the statement is bound.
+Nothing maintained can depend on them, so views refuse them. In one-off execution (DEFAULT, the VALUES of an INSERT, a
+SELECT without FROM), each call is replaced by its value before the statement is bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAMES = frozenset({"nextval", "currval", "lastval", "setval", "gen_random_uuid", "uuid_generate_v4", "random"})
 
 ARGUMENTS = {"nextval": (1, 1), "currval": (1, 1), "setval": (2, 3)}
-"""How many arguments they take; others take none."""
+"""Their numbers of arguments; others take none."""
 
 EXAMPLES = {name: f"{name}()" for name in NAMES} | {
     "nextval": "nextval('t_id_seq')",
@@ -51,12 +51,12 @@ def _name(node: exp.Expr) -> str:
 
 
 def calls(tree: exp.Expr) -> list[exp.Expr]:
-    """The calls in a tree; looking for them reads nothing."""
+    """The calls in a tree, without marking parts as read."""
     return [n for n in tree.walk() if _name(n) in NAMES]
 
 
 def is_volatile(tree: exp.Expr) -> bool:
-    """Whether an expression is another value each time."""
+    """Whether an expression is volatile."""
     return bool(calls(tree))
 
 
@@ -71,7 +71,7 @@ def only_nextval(text: str) -> str | None:
 
 
 def sequence(sql: Statements, name: str) -> str:
-    """A sequence as it was spelled when it was made."""
+    """A sequence as spelled on creation."""
     known = sql.core.catalog.sequences
     exact = spelled(name.strip('"').removeprefix("public."), known)
     if exact not in known:
@@ -80,18 +80,18 @@ def sequence(sql: Statements, name: str) -> str:
 
 
 def sequences_of(sql: Statements, tree: exp.Expr) -> set[str]:
-    """The sequences that an expression asks."""
+    """The sequences that an expression uses."""
     named = [_argument(sql, call) for call in calls(tree) if _name(call) in ARGUMENTS]
     return {spelled(name.strip('"').removeprefix("public."), sql.core.catalog.sequences) for name in named}
 
 
 def replaced(sql: Statements, tree: exp.Expr) -> exp.Expr:
-    """A tree with the calls' values in their places."""
+    """A tree with the calls replaced by their values."""
     return _with(tree, lambda call: _valued(sql, call))
 
 
 def stood_in(sql: Statements, tree: exp.Expr) -> exp.Expr:
-    """A tree with values of the same types in their places, without asking for any."""
+    """A tree with the calls replaced by sample values of the same types."""
     return _with(tree, lambda call: _example(sql, call))
 
 
@@ -174,8 +174,8 @@ def _valued(sql: Statements, call: exp.Expr) -> exp.Expr:
 
 
 def _setting(sql: Statements, call: exp.Expr, name: str, example: bool = False) -> tuple[int | None, bool]:
-    """What setval says: a number, and whether that counts as given already. The number may be a query's, or NULL:
-    setval('t_id_seq', (SELECT max(id) FROM t)).
+    """The arguments of setval: a number, and whether it counts as already returned. The number may be a query's, or
+    NULL: setval('t_id_seq', (SELECT max(id) FROM t)).
     """
     given, *more = call.expressions[1:]
     made = sql.core.catalog.sequences[name]
@@ -188,7 +188,7 @@ def _setting(sql: Statements, call: exp.Expr, name: str, example: bool = False) 
 
 
 def _whole(sql: Statements, given: exp.Expr, example: int | None) -> int | None:
-    """A whole number, written or asked for now; only bound if there is an example of it."""
+    """An integer, literal or computed now; only bound in a dry run."""
     inner, sign = given, 1
     while isinstance(inner, exp.Neg | exp.Paren):
         sign, inner = -sign if isinstance(inner, exp.Neg) else sign, inner.this
@@ -215,7 +215,7 @@ def _number(value: int | str | None, what: str) -> exp.Expr:
 
 
 def settled(sql: Statements, node: exp.Expr, source: Source, *, example: bool) -> bool:
-    """Put values in the place of a statement's calls, where that is what they mean; whether there were any."""
+    """Replace a statement's volatile calls by values, where allowed; return whether there were any."""
     found = calls(node) if mentioned(source.text) and not isinstance(node, exp.Create) else []  # DEFAULT is a text
     if not found:
         return False
@@ -239,7 +239,8 @@ def settled(sql: Statements, node: exp.Expr, source: Source, *, example: bool) -
 
 
 def _ask_before(node: exp.Select) -> None:
-    """SELECT setval('s', max(id)) FROM t: the query's one value first, as setval('s', (SELECT max(id) FROM t))."""
+    """SELECT setval('s', max(id)) FROM t: evaluate the query's single value first, as in setval('s', (SELECT max(id)
+    FROM t))."""
     outputs = [e.this if isinstance(e, exp.Alias) else e for e in node.expressions]
     if len(outputs) != 1 or _name(outputs[0]) != "setval" or len(outputs[0].expressions) < 2:
         return

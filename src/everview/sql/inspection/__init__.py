@@ -1,4 +1,4 @@
-"""Questions about queries and names.
+"""Introspection of queries and names.
 
 `explaining` has EXPLAIN, `describing` DESCRIBE, `showing` SHOW, and `reasons` WHY.
 """

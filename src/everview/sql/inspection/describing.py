@@ -53,7 +53,7 @@ def named(sql: Statements, name: str) -> Result:
 
 
 def _with_comments(sql: Statements, listed: Result, said: dict[str, str]) -> Result:
-    """The columns with what was said about them; a first row for what was said about the whole."""
+    """The columns with their comments; a first row for the comment on the whole."""
     codec = Codec(
         (STR, STR.optional(), STR.optional(), STR.optional(), STR.optional()),
         (*listed.columns, "comment"),

@@ -1,4 +1,4 @@
-"""EXPLAIN: the plan of a query, how its joins would be kept, and which of its steps are kept already."""
+"""EXPLAIN: the plan of a query, how its joins would be maintained, and which of its steps exist already."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
 from everview.session import doors
 from everview.session.inspect import upstream
-from everview.session.names.rewriting import rewritten
+from everview.session.names.plan_preparation import rewritten
 from everview.sql.answers import asking, lookups
 from everview.sql.answers.result import Result
 from everview.sql.ddl import schemas
@@ -77,7 +77,7 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     lines = [*collection.explain().split("\n"), *joined, *found, *asked]
     if sql.core.access.acting() is None:
         lines += _kept(sql, collection)
-    else:  # what is kept for others, and how large it is, is theirs; how it is shared is not
+    else:  # other users' state and its size are hidden; how it is shared is not
         lines += sharing.told(sql, node, source)
     if analyze:
         start = time.perf_counter()
@@ -87,7 +87,7 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
 
 
 def _alternatives(sql: Statements, source: Source) -> Result:
-    """The plans that the joins of a query could have, with their costs."""
+    """The possible plans of a query's joins, with their costs."""
     sql.core.access.may_manage("see how large tables are", look=True)
     tree = reading.parsed(source)
     node = _explained(tree, source)
@@ -97,14 +97,14 @@ def _alternatives(sql: Statements, source: Source) -> Result:
 
 
 def _without_first(source: Source) -> Source:
-    """The text without its first word, everything else in its place."""
+    """The text with its first word blanked out."""
     word, *rest = source.tokens
     text = f"{source.text[: word.start]}{' ' * (word.end + 1 - word.start)}{source.text[word.end + 1 :]}"
     return replace(source, text=text, known=tuple(rest))
 
 
 def _options(statement: reading.Statement) -> tuple[reading.Statement, bool]:
-    """What is to be explained, and whether it is to be asked, too: ANALYZE, (ANALYZE, FORMAT TEXT)"""
+    """What to explain, and whether to execute it: ANALYZE, (ANALYZE, FORMAT TEXT)"""
     words, said = Words(statement), []
     if words.tokens and words.tokens[0].text == "(" and not _is_query(words):
         words.need("(")
@@ -131,7 +131,7 @@ def _is_query(words: Words) -> bool:
 
 
 def _option(words: Words) -> bool:
-    """One option: whether it asks for the query to be asked."""
+    """One option: whether it requests execution."""
     at = words.at
     name = words.take("an option").upper()
     value = words.take("a value").upper() if not _ended(words, name) else "TRUE"
@@ -152,7 +152,7 @@ def _ended(words: Words, name: str) -> bool:
 
 
 def _explained(tree: exp.Expr, source: Source) -> exp.Expr:
-    """The query to explain: the statement, or what a CREATE VIEW would keep."""
+    """The query to explain: the statement, or that of a CREATE VIEW."""
     node = tree
     if isinstance(tree, exp.Create) and isinstance(tree.expression, reading.QUERIES):
         refuse_properties(tree, source)
@@ -168,13 +168,13 @@ def _explained(tree: exp.Expr, source: Source) -> exp.Expr:
 
 
 def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> Iterator[str]:
-    """How loops and joins of several inputs would be kept."""
+    """How loops and joins of several inputs would be maintained."""
     for decision in sql.core.runtime.builder.planned(node, how)[1]:
         yield str(replace(decision, why=why) if why and isinstance(decision, Decision) else decision)
 
 
 def _kept(sql: Statements, collection: Collection) -> Iterator[str]:
-    """Which of the plan's steps are kept already, so that a view of it would share them."""
+    """Which of the plan's steps exist already, so that a view would share them."""
     core, measure = sql.core, sql.core.runtime.measure()
     rows = numbered(relation_of(collection).node)
     for node in prune(relation_of(collection).node, core.runtime.builder.installed, core.runtime.builder).walk():

@@ -4,7 +4,7 @@
     WHY NOT reach ('z')                   why another is not; NULL stands for any value
     EXPLAIN WHY SELECT ... FROM ...       why the rows of a query are there
 
-Each may end with AS OF and an earlier time, as far as history reaches. The answer is a column of text, the lines of a
+Each may end with AS OF and an earlier time, as far as history reaches. The result is a column of text, the lines of a
 tree.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 MOST_ROWS = 10
-"""Rows of a query that are explained."""
+"""Maximum number of rows of a query that are explained."""
 
 
 def why(sql: Statements, statement: reading.Statement) -> Result:
@@ -58,7 +58,7 @@ def why(sql: Statements, statement: reading.Statement) -> Result:
 
 
 def explain_why(sql: Statements, source: Source) -> Result:
-    """EXPLAIN WHY query: its rows, each with its reasons."""
+    """EXPLAIN WHY query: its rows, each with its explanation."""
     tree = reading.parsed(source)
     if not isinstance(tree, reading.QUERIES):
         raise source.refuse(tree, "only rows of queries have reasons", "EXPLAIN WHY SELECT ..., or WHY view (values)")

@@ -1,4 +1,4 @@
-"""SHOW: what there is, and how the session is set."""
+"""SHOW: objects and settings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,12 @@ def show(sql: Statements, statement: reading.Statement) -> Result:
     word = words.tokens[0].text.lower() if words.tokens else ""
     if word not in _LISTS:
         words.at = 0
-        known = [*_LISTS, *_SETTINGS, "indexes"]
+        known = [*_LISTS, *_SETTINGS, "indexes", "columns", "materialized"]
+        if word in ("columns", "materialized"):
+            words.at = 1
+            lacking = words.unknown("", "", ("FROM",) if word == "columns" else ("VIEWS",))
+            words.at = min(1, len(words.tokens) - 1)
+            raise words.error(f"there is no SHOW {rest}", lacking.hint or _HINT, "E_UNSUPPORTED")
         close = did_you_mean(word, known)
         raise words.error(f"there is no SHOW {rest}", close if "did you mean" in close else _HINT, "E_UNSUPPORTED")
     words.at = 1

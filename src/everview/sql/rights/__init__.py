@@ -1,4 +1,4 @@
-"""Who may do what, in SQL: roles, grants, policies, and how queries of many tenants are shared.
+"""Access control in SQL: roles, grants, policies, and sharing of queries among tenants.
 
 Read in this order:
 
@@ -9,5 +9,5 @@ Read in this order:
     seen, shares     a table or view as one tenant sees it
     sharing          queries that many tenants follow: three ways to share them
 
-What is allowed is decided by `everview.session.rights.access`, and nowhere else.
+Decisions are made by `everview.session.rights.access`, and nowhere else.
 """

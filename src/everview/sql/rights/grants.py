@@ -8,12 +8,11 @@
     GRANT reader, writer TO ann [WITH ADMIN OPTION]
     REVOKE [GRANT OPTION FOR] ... FROM ... [CASCADE | RESTRICT]
 
-SUBSCRIBE is taken for SELECT: whoever may read something may follow it. Columns that were not granted do not exist for
-whoever reads (`everview.sql.select.compiler`); only SELECT can be granted by columns.
+SUBSCRIBE is a synonym of SELECT: whoever may read something may follow it. Columns that were not granted do not exist
+for a reader (`everview.sql.select.compiler`); only SELECT can be granted by columns.
 
-Each privilege is kept with who gave it (`Grant.by`). What a role has passed on is taken back with the privilege, by
-CASCADE, or is the reason why it cannot be taken back. The owner takes back a privilege whoever gave it, which
-PostgreSQL's owners do not: who revokes wants it gone.
+Each privilege is stored with its grantor (`Grant.by`). Dependent grants are revoked with it by CASCADE, or prevent its
+revocation. The owner can revoke a privilege whoever granted it, unlike in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def _change(sql: Statements, words: Words, verb: str, before: str) -> None:
 
 
 def _as_whom(access: Access, kind: str, name: str, asked: list[Grant], *, every: bool) -> list[Grant]:
-    """What is granted or revoked, with the role that does it; `every`: as much of it as whoever acts may pass on."""
+    """What is granted or revoked, with the acting role; `every`: as much of it as the current user may grant."""
     who = access.acting()
     found = [(g, access.passes_on(g, kind, name)) for g in asked]
     held = [replace(g, by=by) for g, by in found if by is not None]
@@ -108,7 +107,7 @@ def _granted(access: Access, kind: str, name: str, asked: list[Grant]) -> Rights
 
 
 def _revoked(only: bool, cascade: bool) -> Callable[[Access, str, str, list[Grant]], Rights]:
-    """Take back privileges, or `only` the option to pass them on."""
+    """Revoke privileges, or `only` their grant option."""
 
     def run(access: Access, kind: str, name: str, asked: list[Grant]) -> Rights:
         rights = access.rights.get((kind, name), NO_RIGHTS)
@@ -125,7 +124,7 @@ def _revoked(only: bool, cascade: bool) -> Callable[[Access, str, str, list[Gran
 
 
 def _listed(words: Words) -> list[tuple[str, int, tuple[str, ...]]]:
-    """Privileges or roles, where they stand, and the columns that they are about."""
+    """Privileges or roles, their positions, and the columns they apply to."""
     found = []
     while True:
         at = words.at
@@ -180,7 +179,8 @@ def _columns(sql: Statements, words: Words, at: int, name: str, said: tuple[str,
 
 
 def _things(sql: Statements, words: Words) -> list[tuple[str, str]]:
-    if words.next_is("ALL", "TABLES", "IN", "SCHEMA"):
+    if words.is_word("ALL"):
+        words.need("ALL", "TABLES", "IN", "SCHEMA")
         _, schema = roles.thing(sql, words, "SCHEMA")
         every = [*sql.session.tables, *sql.session.views]
         inside = [n for n in every if (n.rpartition(".")[0] or "public") == schema]

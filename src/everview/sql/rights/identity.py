@@ -1,8 +1,7 @@
-"""`current_user` and `current_setting('tenant')` in a query: who asks, as constants.
+"""`current_user` and `current_setting('tenant')` in a query: the identity of the user as constants.
 
-A view is the same for everybody who reads it, so what depends on the reader does not belong in one: that is what
-policies are for. Somebody who may not do everything can make such a view; its rows are for those who have the same
-attributes (`Rights.bound`).
+A view is the same for all its readers, so what depends on the reader does not belong in one: use policies. A restricted
+user can create such a view; its rows are for users with the same attributes (`Rights.bound`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import Expr, Literal
-from everview.session.rights.acting import WHO, Principal
+from everview.session.rights.principal import WHO, Principal
 from everview.sql.rights import policies
 from everview.types import STR
 

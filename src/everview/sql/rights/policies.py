@@ -1,22 +1,22 @@
-"""Row policies: which rows of a table or view a role may see, change and make.
+"""Row policies: which rows of a table or view a role may see, change and insert.
 
     CREATE POLICY name ON t [AS PERMISSIVE | RESTRICTIVE] [FOR ALL | SELECT | INSERT | UPDATE | DELETE]
         [TO role, ...] [USING (condition)] [WITH CHECK (condition)]
     ALTER POLICY name ON t ...,  DROP POLICY [IF EXISTS] name ON t
     ALTER TABLE | VIEW t ENABLE | DISABLE | FORCE | NO FORCE ROW LEVEL SECURITY
 
-A condition may read `current_setting('tenant')`, an attribute of whoever acts, and `current_user`. Permissive policies
-are joined by OR, restrictive ones by AND; where row security is on and no policy lets a row through, it does not exist.
-Owners, superusers and roles with BYPASSRLS see all rows.
+A condition may read `current_setting('tenant')`, an attribute of the current user, and `current_user`. Permissive
+policies are combined by OR, restrictive ones by AND; if row security is enabled and no policy admits a row, it does not
+exist. Owners, superusers and roles with BYPASSRLS see all rows.
 
-A table is replaced by `(SELECT * FROM t WHERE condition)` where its name is bound (`visible`): in every statement,
-whatever it does with the rows, and below every expression of its own, so that no error can tell of hidden rows. The
-condition itself is bound with its author's eyes: tables that it asks need not be granted to anybody.
+A table is replaced by `(SELECT * FROM t WHERE condition)` where its name is bound (`visible`): in every statement, and
+below all its expressions, so that no error can reveal hidden rows. The condition itself is bound with its author's
+rights: the tables that it reads need not be granted to anybody.
 
-`current_setting` is a constant in a question that is asked once. In one that is kept for several tenants it is a
-parameter of one dataflow (`everview.sql.rights.sharing`).
+In a one-off query `current_setting` is a constant. In one maintained for several tenants it is a parameter of one
+dataflow (`everview.sql.rights.sharing`).
 
-Views can have policies, too. What a view reads, it reads with the rights of whoever made it.
+Views can have policies, too. A view reads with the rights of its creator.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from everview.expr.nodes import ColumnRef
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.rights.access import NO_RIGHTS, Access, forbidden
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 from everview.session.rights.roles import PUBLIC, Policy
 from everview.sql.rights import roles
 from everview.sql.select.scopes import Relation
@@ -167,7 +167,7 @@ def _clauses(sql: Statements, words: Words, table: str, policy: Policy) -> Polic
 
 
 def _condition(sql: Statements, words: Words, table: str) -> str:
-    """A condition in brackets, which must make sense for the table."""
+    """A condition in brackets, which must be valid for the table."""
     at = words.at
     text = words.brackets()
     if not text:
@@ -186,7 +186,7 @@ def _condition(sql: Statements, words: Words, table: str) -> str:
 
 
 class _Anybody(Principal):
-    """Somebody who has every attribute, to look at conditions with."""
+    """A principal with every attribute, for validating conditions."""
 
     def __init__(self) -> None:
         super().__init__("anybody", free=True)
@@ -199,7 +199,7 @@ class _Anybody(Principal):
 
 
 def visible(compiler: Compiler, name: str, relation: Relation, command: str = "SELECT") -> Relation:
-    """A table or view as whoever acts sees it: all of it, or the rows that policies let through."""
+    """A table or view as seen by the current user: all of it, or the rows that policies admit."""
     if compiler.trusted:
         return relation
     compiler.claims.update(compiler.core.access.rights.get(("relation", name), NO_RIGHTS).bound)
@@ -220,14 +220,14 @@ def visible(compiler: Compiler, name: str, relation: Relation, command: str = "S
 
 
 def narrowed(relation: Relation, shown: frozenset[str]) -> Relation:
-    """A relation with some of its columns: the others do not exist for whoever acts."""
+    """A relation with some of its columns: the others do not exist for the current user."""
     hidden = relation.hidden
     kept = [i for i, f in enumerate(relation.fields) if i < hidden or f.name in shown]
     return replace(relation, node=joins.take(relation.node, kept), fields=tuple(relation.fields[i] for i in kept))
 
 
 def condition(access: Access, name: str, *commands: str, check: bool = False) -> str | None:
-    """What whoever acts must fulfil with rows of a table: a condition in SQL, or None if every row does."""
+    """The condition that the current user's rows of a table must satisfy, in SQL; None if every row does."""
     found = []
     for command in commands:
         policies = access.policies(name, command)
@@ -241,7 +241,7 @@ def condition(access: Access, name: str, *commands: str, check: bool = False) ->
 
 
 def asked(tree: exp.Expr, who: Principal, shared: bool = False) -> dict[str, Any]:
-    """Put what is known of somebody into a condition, as constants or (`shared`) as parameters; gives what was."""
+    """Substitute a principal's attributes into a condition, as constants or (`shared`) as parameters; return which."""
     used: dict[str, Any] = {}
     for node in list(tree.find_all(exp.Anonymous, exp.CurrentUser, exp.SessionUser)):
         if isinstance(node, exp.Anonymous):
@@ -261,7 +261,7 @@ def asked(tree: exp.Expr, who: Principal, shared: bool = False) -> dict[str, Any
 
 
 def setting_of(node: exp.Anonymous, who: Principal) -> tuple[str, Any]:
-    """The attribute that `current_setting('name' [, may_lack])` reads; it is an error if somebody has none."""
+    """The attribute that `current_setting('name' [, may_lack])` reads; an error if the principal has none."""
     given = node.expressions
     if not given or not isinstance(given[0], exp.Literal) or not given[0].is_string or len(given) > 2:
         raise PlanError(
@@ -285,7 +285,7 @@ def constant(value: Any) -> exp.Expr:
 
 
 def _inner(compiler: Compiler, source: Source | None = None) -> Compiler:
-    """A compiler for a condition of a policy: it sees everything, and what it reads is noted."""
+    """A compiler for a policy's condition: it sees everything, and records what it reads."""
     inner = type(compiler)(compiler.session, source or compiler.source, compiler.standing)
     inner.trusted = True
     inner.parameters, inner.used, inner.called = compiler.parameters, compiler.used, compiler.called
@@ -313,7 +313,7 @@ def quoted(name: str) -> str:
 
 
 def unwrapped(node: plan.Node) -> plan.Node:
-    """Without a projection that changes nothing, so that indexes of the table are found below."""
+    """Without an identity projection, so that the table's indexes are found."""
     if not isinstance(node, plan.Project) or len(node.exprs) != len(node.child.types):
         return node
     same = all(isinstance(e, ColumnRef) and e.index == i for i, e in enumerate(node.exprs))

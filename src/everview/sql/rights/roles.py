@@ -1,4 +1,4 @@
-"""Roles in SQL: who there is, and what they come with.
+"""Roles in SQL.
 
     CREATE ROLE | USER name [WITH] options       LOGIN, SUPERUSER, CREATEROLE, BYPASSRLS, INHERIT (each also with NO),
                                                  PASSWORD '...', VALID UNTIL '...', IN ROLE a, CONNECTION LIMIT n
@@ -11,7 +11,7 @@
     SET ROLE name | NONE, RESET ROLE
     ALTER TABLE | VIEW | FUNCTION | SCHEMA name OWNER TO role,  REASSIGN OWNED BY a TO b
 
-Of passwords and tokens only verifiers and digests are kept. What needs which right is `session.rights`'s.
+Only verifiers and digests of passwords and tokens are stored. Required rights are decided by `session.rights`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sqlglot import TokenType
 from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.session.rights.access import NO_RIGHTS, forbidden
-from everview.session.rights.acting import WHO, Principal
 from everview.session.rights.passwords import Verifier, digest_of, new_token
+from everview.session.rights.principal import WHO, Principal
 from everview.session.rights.roles import PUBLIC, QUOTAS, Role, Token
 from everview.sql.ddl import schemas
 from everview.sql.text import reading
@@ -185,12 +185,12 @@ def set_role(sql: Statements, statement: reading.Statement) -> None:
 
 
 def acting_as(sql: Statements, name: str) -> Principal:
-    """Whoever acts, acting as another role."""
+    """The current principal, acting as another role."""
     access, outer = sql.core.access, WHO.get()
     who = outer if sql.role is None else replace(sql.role, acts_as="")
     who = Principal("", free=True) if who is None else who
     if not access.may_act_as(who, name):
-        raise forbidden(f"{who.role} is no member of a role {name}", "GRANT it to you first")
+        raise forbidden(f"{who.role} is not a member of a role {name}", "GRANT it to you first")
     if name not in access.roles:
         raise forbidden(f"there is no role {name}", did_you_mean(name, access.roles))
     attributes = access.roles[name].attributes if who.free else who.attributes
@@ -212,7 +212,7 @@ def owner(sql: Statements, statement: reading.Statement) -> None:
     access.may_own(place, name)
     who = access.acting()
     if who is not None and role not in access.all_roles(who.name):
-        raise forbidden(f"{who.name} is no member of {role}", "only a superuser can give things to others")
+        raise forbidden(f"{who.name} is not a member of {role}", "only a superuser can give things to others")
     rights = access.rights.get((place, name), NO_RIGHTS)
     if not sql.dry:
         access.set_rights(place, name, replace(rights, owner=role))
@@ -237,7 +237,7 @@ def reassign(sql: Statements, statement: reading.Statement) -> None:
 
 
 def thing(sql: Statements, words: Words, kind: str) -> tuple[str, str]:
-    """A table, view, function or schema whose name comes next: its kind and its name, as rights are kept."""
+    """The next table, view, function or schema: its kind and name, as rights are stored."""
     at = words.at
     written = words.name(f"a {kind.lower()}")
     if kind == "SCHEMA":
@@ -407,7 +407,7 @@ def _moment(words: Words, text: str) -> float | None:
 
 
 def _may_make(access: Access, role: Role | None = None) -> None:
-    """Refuse to make or change roles; who may make roles may not change superusers."""
+    """Refuse to create or change roles; CREATEROLE does not include changing superusers."""
     who = access.acting()
     if who is None:
         return
@@ -417,7 +417,7 @@ def _may_make(access: Access, role: Role | None = None) -> None:
 
 
 def may_give(access: Access, role: Role) -> None:
-    """Refuse to make others members of a role."""
+    """Refuse to grant membership in a role."""
     who = access.acting()
     if who is None:
         return

@@ -1,7 +1,7 @@
-"""Rows that somebody stages, compared with policies: the last place before they are committed.
+"""Checks staged rows against policies: the last check before they are committed.
 
-Rows that come must fulfil WITH CHECK (or USING, where a policy has no other condition), rows that go must be ones that
-whoever acts could see and change. This holds whatever brings the rows: SQL, COPY, a push, a client's table.
+Inserted rows must satisfy WITH CHECK (or USING, if a policy has no other condition); deleted rows must be ones that the
+current user could see and change. This holds however the rows arrive: SQL, COPY, a push, a client's table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.runtime.base import RemoteRows, columns_of
 from everview.session.rights.access import forbidden
-from everview.session.rights.acting import COMMAND, Principal, acting
+from everview.session.rights.principal import COMMAND, Principal, acting
 from everview.sql.answers import asking
 from everview.sql.rights import policies
 from everview.sql.select.compiler import Compiler
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 MOST_KNOWN = 200
-"""Conditions that are remembered."""
+"""Maximum number of cached conditions."""
 
 
 def check(core: Core, table: Table, rows: Any, diff: int) -> None:
-    """Refuse rows that policies do not allow whoever acts to make, or to take away."""
+    """Refuse rows that policies do not allow the current user to insert or delete."""
     who = core.access.acting()
     if who is None:
         return
@@ -65,7 +65,7 @@ def check(core: Core, table: Table, rows: Any, diff: int) -> None:
 
 
 def check_returned(core: Core, table: Table, rows: Any) -> None:
-    """Refuse to give rows back, by RETURNING, that whoever acts could not read."""
+    """Refuse to return rows by RETURNING that the current user could not read."""
     core.access.may_read(relation_of(table).label)
     text = policies.condition(core.access, relation_of(table).label, "SELECT")
     who = core.access.acting()
@@ -121,7 +121,7 @@ def _passing(core: Core, table: Table, node: plan.Node, codes: np.ndarray) -> in
 
 
 def check_shown(core: Core, derivations: Iterable[Any]) -> None:
-    """Refuse reasons in which there are rows that whoever acts could not read."""
+    """Refuse explanations that contain rows that the current user could not read."""
     who = core.access.acting()
     if who is None:
         return
@@ -140,7 +140,7 @@ def check_shown(core: Core, derivations: Iterable[Any]) -> None:
 
 
 def check_all_shown(core: Core, node: plan.Node) -> None:
-    """Refuse what would tell of rows that are missing, unless whoever acts sees all there are."""
+    """Refuse what would reveal missing rows, unless the current user sees all of them."""
     if core.access.acting() is None:
         return
     for name, table in core.catalog.tables.items():

@@ -1,7 +1,7 @@
-"""A table or view as whoever acts sees it, for those who come without SQL: HTTP, clients, feeds.
+"""Tables and views as seen by the current user, for access without SQL: HTTP, clients, feeds.
 
-`seen` gives the table or view itself to whom all its rows are shown, a `Share` of it to whom policies show some, and an
-error to whom it does not exist. It is the only way from a name that a stranger gave to a table or view.
+`seen` returns the table or view itself if all its rows are visible, a `Share` of it if policies show some, and raises
+if it does not exist for the user. It is the only way from an untrusted name to a table or view.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KINDS = ("int", "str", "date", "timestamp", "bool", "uuid", "enum")
 
 
 def seen(session: Session, name: Any) -> Any:
-    """A table or view by name, as whoever acts sees it."""
+    """A table or view by name, as seen by the current user."""
     core = core_of(session)
     who = core.access.acting()
     if who is None:
@@ -51,7 +51,7 @@ def seen(session: Session, name: Any) -> Any:
 
 
 def route_of(core: Core, table: plan.Node, predicate: Any) -> tuple[list[int], tuple[int, ...]] | None:
-    """The columns that must have given codes, and these, if that is all a condition asks; else None."""
+    """The columns that must have given codes, and these, if a condition requires nothing else; else None."""
     found: dict[int, int] = {}
     for part in conjuncts(predicate):
         if not isinstance(part, Call) or part.op != "eq":
@@ -68,14 +68,14 @@ def route_of(core: Core, table: plan.Node, predicate: Any) -> tuple[list[int], t
 
 
 def readable(session: Session) -> dict[str, plan.Node]:
-    """What plans of whoever acts may read, by name: tables, views, or the part of them that policies show."""
+    """What the current user's plans may read, by name: tables, views, or the visible part of them."""
     core = core_of(session)
     names = [n for n in (*session.tables, *session.views) if core.access.has("SELECT", "relation", n)]
     return {n: shown_rows(core, n) for n in names}
 
 
 def shown_rows(core: Core, name: str) -> plan.Node:
-    """The plan of a table or view as whoever acts sees it, who may read it."""
+    """The plan of a table or view as seen by the current user, who may read it."""
     who = core.access.acting()
     text = None if who is None else policies.condition(core.access, name, "SELECT")
     if who is None or text is None:
@@ -85,7 +85,7 @@ def shown_rows(core: Core, name: str) -> plan.Node:
 
 
 def whole(session: Session, name: str, what: str) -> Any:
-    """A table or view for those who see all its rows; others are refused."""
+    """A table or view for users that see all its rows; others are refused."""
     found = seen(session, name)
     if isinstance(found, (Share, Computed)):
         raise forbidden(f"{name} has rows that you may not see, so {what} would tell of them")
@@ -93,6 +93,6 @@ def whole(session: Session, name: str, what: str) -> Any:
 
 
 def without_rows(error: RowErrors) -> RowErrors:
-    """The same error without an example of a row."""
+    """The same error without an example row."""
     error.message = error.message.partition(", for example for ")[0]
     return error

@@ -1,11 +1,11 @@
 """A share: the part of a table or view that one tenant sees, with the methods of the whole.
 
-The rows of all tenants are kept together. A share knows which are its own: those whose codes in some columns are given
-ones (`Part`), found by comparing words, or those that fulfil a condition. It reads contents, history and changes of the
-whole and keeps its own rows, so that whoever asks cannot tell it from a view that holds nothing else.
+The rows of all tenants are stored together. A share selects its own: those with given codes in some columns (`Part`),
+found by comparing words, or those that satisfy a condition. It reads contents, history and changes of the whole and
+filters them, so that it is indistinguishable from a view with only those rows.
 
-Changes come from one subscription to the whole, for all shares of it (`Router`): each batch is parted once, by the
-distinct codes in it, and each share is given its piece. The work is per changed row, not per tenant.
+Changes come from one subscription to the whole, for all its shares (`Router`): each batch is split once, by the
+distinct codes in it, and each share gets its part. The work is per changed row, not per tenant.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.codes.codec import Codec
-from everview.dataflow.lending import is_guest
 from everview.dataflow.operators import Operator
+from everview.dataflow.read_leases import is_guest
 from everview.errors import CompactedError, InputError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import Expr
@@ -26,8 +26,8 @@ from everview.language.relation import relation_of
 from everview.session.changes.batch import Batch
 from everview.session.changes.turns import reads
 from everview.session.reads.contents import Row
-from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import Snapshot, check_time, read_codes
+from everview.session.reads.subscribable import Subscribable
 from everview.session.relations import KeptRelation, TableRelation
 from everview.session.view import View
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 Mask = Callable[[np.ndarray], np.ndarray]
-"""From columns of codes to the numbers of the rows that are one's own."""
+"""From columns of codes to the numbers of one's own rows."""
 
 Listener = Callable[[Batch], Any]
 
@@ -68,21 +68,21 @@ def fulfilling(core: Core, predicate: Expr) -> Mask:
     return mask
 
 
-_FEW = 32
-"""Rows of a batch that are parted one by one."""
+_ROWS_ONE_BY_ONE = 32
+"""Number of rows of a batch up to which they are split one by one."""
 
 
 class Router:
-    """One subscription to a table or view, for all shares of it; on the engine's thread."""
+    """One subscription to a table or view, for all its shares; on the engine's thread."""
 
-    def __init__(self, of: Followed, positions: Sequence[int]) -> None:
+    def __init__(self, of: Subscribable, positions: Sequence[int]) -> None:
         self.of = of
         self.positions = list(positions)
         self.routes: dict[tuple[int, ...], list[Listener]] = {}
         self._stop: Any = None
 
     def listen(self, codes: tuple[int, ...], listener: Listener) -> Callable[[], None]:
-        """Give a listener the rows that have these codes; gives back a function that ends that."""
+        """Deliver the rows with these codes to a listener; return a function that ends that."""
         self.routes.setdefault(codes, []).append(listener)
         if self._stop is None:
             self._stop = self.of.subscribe(self._route, snapshot=False)
@@ -100,14 +100,14 @@ class Router:
         return leave
 
     def _route(self, batch: Batch) -> None:
-        """Part a batch by the codes in it."""
+        """Split a batch by codes."""
         if not self.positions:
             for listener in self.routes.get((), ()):
                 listener(batch)
             return
         columns, diffs, codec = batch._columns, batch._diffs, batch._codec
         keys = columns[self.positions]
-        for codes, rows in _few(keys) if columns.shape[1] <= _FEW else _many(keys):
+        for codes, rows in _few(keys) if columns.shape[1] <= _ROWS_ONE_BY_ONE else _many(keys):
             listeners = self.routes.get(codes)
             if listeners:
                 piece = batch
@@ -122,7 +122,7 @@ Parted = Iterator[tuple[tuple[int, ...], Any]]
 
 
 def _few(keys: np.ndarray) -> Parted:
-    """One by one: most changes touch the rows of one or two, and sorting costs more."""
+    """One by one: most changes affect one or two tenants, and sorting costs more."""
     rows: dict[tuple[int, ...], list[int]] = {}
     for number, codes in enumerate(zip(*keys.tolist(), strict=True)):
         rows.setdefault(codes, []).append(number)
@@ -143,8 +143,8 @@ def _many(keys: np.ndarray) -> Parted:
         yield codes, order[bounds[i] : bounds[i + 1]]
 
 
-def routed(of: Followed, positions: Sequence[int]) -> Router:
-    """The router of a table or view by some columns: one for all."""
+def routed(of: Subscribable, positions: Sequence[int]) -> Router:
+    """The router of a table or view by some columns, shared by all."""
     known: dict[Any, Router] = of._core.attached.setdefault("routers", {})
     key = id(of), tuple(positions)
     found = known.get(key)
@@ -156,7 +156,7 @@ def routed(of: Followed, positions: Sequence[int]) -> Router:
 
 
 class Own(KeptRelation):
-    """What a share is made of, for whoever is given it in place of the whole."""
+    """The interface of a share, in place of the whole."""
 
     def __init__(self, of: KeptRelation, hidden: int = 0) -> None:
         vars(self).update(vars(of))
@@ -170,7 +170,7 @@ class Own(KeptRelation):
 
     @property
     def dropped(self) -> bool:  # type: ignore[override]
-        """Whether the whole is not there any more: nobody drops a share alone."""
+        """Whether the whole was dropped: shares are not dropped separately."""
         return self._of.dropped
 
 
@@ -179,7 +179,7 @@ class Share:
 
     def __init__(
         self,
-        of: Followed,
+        of: Subscribable,
         mask: Mask,
         *,
         route: tuple[list[int], tuple[int, ...]] | None = None,
@@ -193,21 +193,21 @@ class Share:
         self._mask = mask
         self._route = route
         self._hidden = hidden
-        """columns at the beginning that are nobody's business"""
+        """leading columns that are hidden"""
         self.way = way
         self._complete = complete
-        """raises an error if one's own rows could not all be computed; None where they are told with the whole"""
+        """raises if some of one's own rows could not be computed; None where the whole reports them"""
         mine = self._relation = Own(relation_of(of), hidden)
         mine.installed_at = max(mine.installed_at, since)
         self._ends: list[Callable[[], None]] = []
         self.reads: tuple[str, ...] = ()
-        """the tables and views that it is made of, which must be granted as long as it lives"""
+        """the tables and views behind it, which must stay granted while it lives"""
 
     def _alive(self) -> None:
         self._of._alive()
 
     def _refuse_errors(self, time: int | None = None) -> None:
-        """Refuse to give contents that lack rows of one's own; that others' are missing is nobody's business."""
+        """Raise if some of one's own rows are missing; others' missing rows are not revealed."""
         if self._complete is None:
             self._of._refuse_errors(time)
         elif isinstance(self._of, View) and relation_of(self._of).fallible:
@@ -238,7 +238,7 @@ class Share:
         return Snapshot.copied(self._core, relation_of(self._of).arrangement, self._relation.codec, time, contents)
 
     def _direct(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The present contents, read from an index that has the codes first; None if there is none."""
+        """The current contents, from an index with the codes first; None if there is none."""
         if self._route is None or not self._route[0] or self._core.transactions.supposed() is not None or is_guest():
             return None
         positions, codes = self._route
@@ -293,7 +293,7 @@ class Share:
         return self._relation.codec.decode_rows(own)
 
     def errors(self) -> list[tuple[str, int]]:
-        """Nothing that others' rows have to do with."""
+        """Empty: errors may concern others' rows."""
         return []
 
     # changes
@@ -327,7 +327,7 @@ class Share:
                 positions, codes, now = *self._route, self._core.time
 
                 def later(batch: Batch) -> None:
-                    if batch.time > now:  # what a step has changed that is over may not have been told yet
+                    if batch.time > now:  # changes of a finished step may not have been delivered yet
                         function(self._own(batch))
 
                 return routed(self._of, positions).listen(codes, later)
@@ -348,20 +348,20 @@ class Share:
     # ending
 
     def when_closed(self, function: Callable[[], None]) -> None:
-        """Have something done when nobody needs the share any more."""
+        """Register a callback for when the share is no longer needed."""
         self._ends.append(function)
 
     def drop(self) -> None:
-        """Nobody needs the share any more; the whole stays, for others."""
+        """Release the share; the whole stays, for others."""
         ends, self._ends = self._ends, []
         for end in ends:
             end()
 
 
 class Computed:
-    """What somebody sees of a table or view whose policy asks other tables: computed when it is asked for."""
+    """What a user sees of a table or view whose policy reads other tables: computed on demand."""
 
-    def __init__(self, of: Followed | Table, rows: Callable[[], np.ndarray]) -> None:
+    def __init__(self, of: Subscribable | Table, rows: Callable[[], np.ndarray]) -> None:
         self._of, self._core, self._rows = of, of._core, rows
         self._relation = Own(relation_of(of))
 
@@ -390,7 +390,7 @@ class Computed:
         return self._now().text(rows)
 
     def errors(self) -> list[tuple[str, int]]:
-        """Nothing that others' rows have to do with."""
+        """Empty: errors may concern others' rows."""
         return []
 
     def _refused(self, *_: object) -> Any:

@@ -1,6 +1,6 @@
-"""Sharing: how a query that many tenants follow is kept, though each sees other rows.
+"""Sharing: how a query followed by many tenants is maintained, although each sees other rows.
 
-Three ways (goebel-2019, 10.2 and 12.3), chosen for each query and shown by EXPLAIN:
+There are three ways (goebel-2019, 10.2 and 12.3), chosen per query and shown by EXPLAIN:
 
     delivery   A table or view is kept for everybody. Its changes are parted by the columns that the policy compares
                with attributes, once for all, when they are told. For SUBSCRIBE TO name: no operators are added.
@@ -10,10 +10,10 @@ Three ways (goebel-2019, 10.2 and 12.3), chosen for each query and shown by EXPL
     value      The attributes are constants: one dataflow for each value, shared by those who have it. For what cannot
                have parameters, and for loops, whose rounds would be those of the slowest.
 
-The paper puts a client's token into the query. Here it stays outside: the token is only known where rows are routed.
+The paper puts a client's token into the query. Here it stays outside: the token is only used where rows are routed.
 
-A row that cannot be computed is missing for the tenant whose it is. Reading then computes that tenant's answer alone,
-to tell whether it is complete, so nobody else is told of it.
+A row that cannot be computed is missing for its tenant. Reading then computes that tenant's result alone, to find out
+whether it is complete, so nothing is revealed to others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlglot import exp
 
 from everview.codes.codec import Codec
-from everview.dataflow.lending import MustWait, is_guest
+from everview.dataflow.read_leases import MustWait, is_guest
 from everview.errors import EverviewError, InputError, PlanError, RowErrors, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -36,7 +36,7 @@ from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.substitute import substituted
 from everview.session.clock.follower import RESERVED_PREFIX
-from everview.session.rights.acting import Principal, acting
+from everview.session.rights.principal import Principal, acting
 from everview.sql.answers import asking
 from everview.sql.answers.parameters import Learned, Parameters
 from everview.sql.ddl import schemas
@@ -51,7 +51,7 @@ from everview.types import INT, DataType
 
 if TYPE_CHECKING:
     from everview.session.core import Core
-    from everview.session.reads.followed import Followed
+    from everview.session.reads.subscribable import Subscribable
     from everview.session.table import Table
     from everview.session.view import View
     from everview.sql.statements import Statements
@@ -68,50 +68,50 @@ class Trunk:
 
     view: View
     values: Table | None = None
-    """the values that somebody follows, if they are parameters"""
+    """the values in use, if they are parameters"""
     counts: dict[tuple[int, ...], int] = field(default_factory=dict)
-    """how many follow each"""
+    """the number of followers of each"""
     since: dict[tuple[int, ...], int] = field(default_factory=dict)
     """since when"""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A query with the attributes of whoever follows it."""
+    """A query with the attributes of its follower."""
 
     query: Query
     compiler: Compiler
     types: dict[str, DataType] = field(default_factory=dict)
     """of the attributes, if they are parameters"""
     place: plan.Table | None = None
-    """what stands for their values in the plan"""
+    """the placeholder for their values in the plan"""
 
     @property
     def node(self) -> plan.Node:
-        """The plan of the columns that are told: the attributes' values first, if they are parameters."""
+        """The plan of the delivered columns: the attributes' values first, if they are parameters."""
         return joins.take(self.query.node, range(self.query.width))
 
 
 # following
 
 
-def of_name(sql: Statements, name: str) -> Followed | Share:
-    """A table or view, as whoever acts may follow it."""
+def of_name(sql: Statements, name: str) -> Subscribable | Share:
+    """A table or view, as the current user may follow it."""
     found = seen.seen(sql.session, name)
     if isinstance(found, Computed) or (isinstance(found, Share) and sql.sharing in ("route", "value")):
         return of_query(sql, Source(f"SELECT * FROM {policies._from(name)}"))
     return found  # type: ignore[no-any-return]
 
 
-def of_query(sql: Statements, source: Source) -> Followed | Share:
-    """A query, as whoever acts may follow it."""
+def of_query(sql: Statements, source: Source) -> Subscribable | Share:
+    """A query, as the current user may follow it."""
     tree = reading.parsed(source)
     bare = _bare(sql, tree)
     if bare and sql.sharing in (None, "delivery"):
         found = seen.seen(sql.session, bare)
         if not isinstance(found, Computed):
             return found  # type: ignore[no-any-return]
-    if is_guest():  # of a step: what is to be kept for it is made after that
+    if is_guest():  # of a step: its state is created after that
         raise MustWait
     alone = parts.whole(tree, source, lambda: _alone(sql, tree, source))
     _check_names(alone.query, tree, source)
@@ -122,7 +122,7 @@ def of_query(sql: Statements, source: Source) -> Followed | Share:
 
 
 def _chosen(sql: Statements, alone: Bound, tree: exp.Expr, source: Source) -> tuple[Way, Bound | None, str]:
-    """How a query is shared, its plan with parameters if that is the way, and why it is not."""
+    """How a query is shared, its plan with parameters in that case, and the reason if not."""
     if sql.sharing == "value":
         return "value", None, "because SET sharing says so"
     if not alone.compiler.claims:
@@ -148,7 +148,7 @@ def _alone(sql: Statements, tree: exp.Expr, source: Source) -> Bound:
 
 
 def _with_parameters(sql: Statements, alone: Bound, tree: exp.Expr, source: Source) -> Bound:
-    """Bound for all tenants: attributes are parameters, whose types are found as `db.prepare` does."""
+    """Bound for all tenants: attributes are parameters, with types inferred as by `db.prepare`."""
     types: dict[str, DataType | None] = {name.replace(".", "_"): None for name in sorted(alone.compiler.claims)}
     while True:
         compiler = Compiler(sql.session, source, standing=True)
@@ -198,11 +198,11 @@ def _routed(sql: Statements, routed: Bound, alone: Bound) -> Share:
 
 
 def _planted(sql: Statements, routed: Bound) -> Trunk:
-    """A dataflow for all values of the attributes."""
+    """Create a dataflow for all values of the attributes."""
     core = sql.core
     columns = [Column(f"${n}", t) for n, t in routed.types.items()]
     values = core.definitions.tables.system(f"{RESERVED_PREFIX}shared {digest(routed.node)[:16]} values", columns)
-    if stale := core.transactions.present(values, None):  # of a server that was killed
+    if stale := core.transactions.present(values, None):  # left by a killed server
         core.transactions.stage(values, stale, -1)
     try:
         assert routed.place is not None
@@ -222,7 +222,7 @@ def _planted(sql: Statements, routed: Bound) -> Trunk:
 
 
 def _of_value(sql: Statements, alone: Bound, source: Source) -> Share:
-    """A dataflow of its own, for all who have the same attributes."""
+    """A separate dataflow, for all followers with the same attributes."""
     core, trunks = sql.core, _trunks(sql.core)
     key = "value", digest(alone.node), alone.query.names
     trunk = trunks.get(key)
@@ -240,7 +240,7 @@ def _of_value(sql: Statements, alone: Bound, source: Source) -> Share:
 
 
 def _leave(core: Core, key: Any, codes: tuple[int, ...]) -> None:
-    """One tenant less follows it; what nobody follows is given back."""
+    """Remove a follower; free what nobody follows."""
     trunk = _trunks(core).get(key)
     if trunk is None or core.closed:
         return
@@ -262,7 +262,7 @@ def _leave(core: Core, key: Any, codes: tuple[int, ...]) -> None:
 
 
 def _completeness(sql: Statements, alone: Bound) -> Callable[[], None]:
-    """Tells whether a tenant's own answer could be computed, by computing it alone."""
+    """Whether a tenant's own result could be computed, by computing it alone."""
 
     def check() -> None:
         node = alone.node
@@ -291,7 +291,7 @@ def _trunks(core: Core) -> dict[Any, Trunk]:
 
 
 def _bare(sql: Statements, tree: exp.Expr) -> str:
-    """The table or view that a query is nothing but: SELECT * FROM name."""
+    """The table or view of a query that is only SELECT * FROM name."""
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or type(tree.expressions[0]) is not exp.Star:
         return ""
     given = {part for part, value in tree.args.items() if value}
@@ -344,7 +344,7 @@ def told(sql: Statements, tree: exp.Expr, source: Source) -> Iterator[str]:
 
 
 def is_setting(node: exp.Set) -> bool:
-    """Whether a SET says how queries are shared."""
+    """Whether a SET chooses how queries are shared."""
     equal = node.expressions[0].this if len(node.expressions) == 1 else None
     return isinstance(equal, exp.EQ) and equal.this.name.lower() == "sharing"
 

@@ -4,11 +4,11 @@ Read in this order:
 
     names                  types by their SQL names, and the names of columns
     constants              literals, and expressions of constants
-    scalars                the binder: finds what binds a node; `forms` and `operands` say what that looks like
-    leaves, surroundings   columns, constants, parameters, subqueries; who asks, and when
-    arithmetic, division, comparisons, logic, casts    what every expression is made of
-    calls, typedcalls      functions by name; `users_functions` finds the users' own
-    text_forms, moment_forms, zones, spans    what has a syntax of its own: texts, dates, time zones, intervals
-    array_forms, row_forms, json_forms, lambdas    values with values inside
-    borrowed, time_windows, typenames    functions of other systems; windows of time; what types are called
+    scalars                the binder, which dispatches on the kind of node; `forms` and `operands` describe handlers
+    leaves, surroundings   columns, constants, parameters, subqueries; the current user and time
+    arithmetic, division, comparisons, logic, casts    basic operators
+    calls, typedcalls      functions by name; `users_functions` finds user-defined ones
+    text_forms, moment_forms, zones, spans    special syntax: texts, dates, time zones, intervals
+    array_forms, row_forms, json_forms, lambdas    compound values
+    borrowed, time_windows, typenames    functions of other systems; time windows; names of types
 """

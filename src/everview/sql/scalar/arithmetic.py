@@ -1,4 +1,4 @@
-"""Sums, differences, products and logarithms: of numbers, and of moments and what they are moved by."""
+"""Sums, differences, products and logarithms, of numbers and of dates and times."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def on_sub(scalars: Scalars, node: exp.Sub) -> Expr:
 
 
 def _beside_moment(scalars: Scalars, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
-    """Two sides of + or -; a quoted constant beside a moment is an interval, as in PostgreSQL."""
+    """Both sides of + or -; a quoted constant next to a moment is an interval, as in PostgreSQL."""
     a, b = scalars.typed_pair(left, right)
     for one, other, at in ((a, b, left), (b, a, right)):
         if isinstance(one, Literal) and constants.is_quoted(one) and other.type.kind in ("interval", "time"):
@@ -98,7 +98,7 @@ def on_mul(scalars: Scalars, node: exp.Mul) -> Expr:
 def on_neg(scalars: Scalars, node: exp.Neg) -> Expr:
     inner = node.this
     if isinstance(inner, exp.TryCast) and isinstance(inner.this, exp.Literal) and inner.this.is_number:
-        made = inner.copy()  # -128Y: Spark's smallest tinyint, where 128Y is none
+        made = inner.copy()  # -128Y: Spark's smallest tinyint, although 128Y is invalid
         made.set("this", exp.Neg(this=inner.this.copy()))
         parts.understood(inner)
         return scalars.bind(made)

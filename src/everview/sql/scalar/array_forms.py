@@ -1,4 +1,4 @@
-"""Arrays: how they are written, indexed, sliced, compared with ANY and ALL, and joined."""
+"""Arrays: construction, subscripts, slices, ANY and ALL, concatenation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Functions of other systems, written in ours: pmod, hex, array_slice, try_add and their like.
+"""Functions of other systems, defined in terms of ours: pmod, hex, array_slice, try_add and the like.
 
-Each is a text of SQL over its arguments `$1`, `$2`, ... It is bound anew at each call, over the types that the
-arguments have there, so one text does for ints, decimals and doubles. A name has several texts if it takes several
-numbers of arguments. None reads tables, and none is volatile.
+Each is SQL text over its arguments `$1`, `$2`, ... It is bound at each call, over the types of the arguments there, so
+one text serves ints, decimals and doubles. A name has several texts if it takes several numbers of arguments. None
+reads tables, and none is volatile.
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ BORROWED: dict[str, tuple[str, ...]] = {
     ),
     "make_ym_interval": ("make_interval($1)", "make_interval($1, $2)"),
 }
-"""SQL's text of a function by its name, one for each number of arguments."""
+"""The SQL text of a function by name, one for each number of arguments."""
 
 
 ATTEMPTED = frozenset({"try_add", "try_subtract", "try_multiply", "try_mod", "try_divide", "try_to_number"})
-"""Functions that give NULL where they fail; errors in their arguments stay errors."""
+"""Functions that return NULL on failure; errors in their arguments stay errors."""
 
 
 def _arguments(text: str) -> int:

@@ -1,30 +1,30 @@
-"""Functions that are bound by name: those of `everview.expr.library`, and what SQL writes otherwise.
+"""Functions bound by name: those of `everview.expr.library`, and special cases of SQL.
 
-A quoted constant is read as what its place asks for (`make_date('2026', 1, 31)`), as everywhere in SQL. Most names are
-the library's; `SPECIAL` has those whose meaning depends on their arguments.
+A quoted constant is parsed as the type its position requires (`make_date('2026', 1, 31)`), as everywhere in SQL. Most
+names are the library's; `SPECIAL` has those whose meaning depends on their arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.errors import PlanError, did_you_mean
+from everview.errors import PlanError, closest, did_you_mean
 from everview.expr import functions
 from everview.expr.common_types import NUMBERS, NoMatch
 from everview.expr.functions import check_pattern
-from everview.expr.library import LIBRARY, elsewhere, figures, formats
-from everview.expr.library.patterns import in_re2
-from everview.expr.library.routines import KINDS, Routine
-from everview.expr.library.spans import INTERVAL_PARTS
+from everview.expr.library import LIBRARY, date_formats, number_formats, other_dialects
+from everview.expr.library.intervals import INTERVAL_PARTS
+from everview.expr.library.regex_functions import in_re2
+from everview.expr.library.signatures import KINDS, Routine
 from everview.expr.nodes import Expr, Literal
-from everview.expr.texts import RowFailure
+from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import borrowed, constants, zones
 from everview.sql.scalar.typedcalls import CALLS
 from everview.sql.text.callnames import SCALARS, TABLES, all_names
+from everview.sql.text.dialects import DEFAULT
 from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
-    """The call of a function by its name; None if there is none of that name."""
+    """Bind a function call by name; None if there is no such function."""
     name = node.name.lower()
     if name in CALLS:
         return CALLS[name](node, scalars)
@@ -44,12 +44,12 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
 
 
 def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
-    """The same for a call that sqlglot has a node for, by the name that was written: its own translation to
-    PostgreSQL is missing or means something else.
+    """The same for a call that sqlglot has a node for, by the name as written: sqlglot's translation to PostgreSQL is
+    missing or means something else.
     """
     name = scalars.source.written(node).lower() if isinstance(node, exp.Func) else ""
     is_borrowed = name in borrowed.BORROWED
-    if not is_borrowed and name not in elsewhere.SHELF.routines:
+    if not is_borrowed and name not in other_dialects.SHELF.routines:
         return None
     parts = [dict.get(node.args, part) for part in node.arg_types]
     given = [e for p in parts for e in (p if isinstance(p, list) else [p]) if isinstance(e, exp.Expr)]
@@ -59,7 +59,7 @@ def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
 
 
 def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
-    """A function of the library; errors have the name that was written."""
+    """A library function; errors show the name as written."""
     args = [scalars.bind(a) for a in given]
     if any(a.type.kind == "timestamptz" for a in args) and not _fits(LIBRARY[op], args):
         args = [zones.local(scalars, a) for a in args]  # as the session's clocks show it
@@ -79,7 +79,7 @@ def called(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> Expr:
 
 
 def check_constants(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> None:
-    """Raise the error of a constant pattern or template that cannot be read, at its call."""
+    """Raise the error of an invalid constant pattern or template, at its call."""
     try:
         _check_constants(op, args)
     except PlanError as error:
@@ -87,7 +87,7 @@ def check_constants(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -
 
 
 def _check_constants(op: str, args: list[Expr]) -> None:
-    """A constant pattern or template that cannot be read is a mistake in the text, not in rows."""
+    """An invalid constant pattern or template is an error in the text, not in rows."""
     constant = args[1].value if len(args) > 1 and isinstance(args[1], Literal) else None
     if not isinstance(constant, str):
         return
@@ -95,13 +95,15 @@ def _check_constants(op: str, args: list[Expr]) -> None:
         check_pattern(in_re2(constant))
     if op in ("to_char", "to_date", "parse_timestamp"):
         try:
-            figures.template(constant) if args[0].type.kind in NUMBERS | {"numeric"} else formats.parts(constant)
+            number_formats.template(constant) if args[0].type.kind in NUMBERS | {"numeric"} else date_formats.parts(
+                constant
+            )
         except RowFailure:
             raise PlanError("E_PATTERN", f"the template {constant!r} cannot be read") from None
 
 
 def _coerced(function: Routine, args: list[Expr], given: list[exp.Expr], scalars: Scalars) -> list[Expr]:
-    """Quoted constants as what the first signature asks for that fits then."""
+    """Quoted constants parsed for the first signature that then fits."""
     quoted = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.type.kind == "str" and a.value is not None]
     if not quoted or _fits(function, args):
         return args
@@ -128,7 +130,7 @@ def _fits(function: Routine, args: list[Expr]) -> bool:
 
 
 def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
-    """The error for a function that does not exist, or not here."""
+    """Return the error for an unknown or unsupported function."""
     name = node.name.lower()
     core = scalars.compiler.core
     if name in TABLES:
@@ -137,28 +139,38 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
             f"{name} gives rows, so it is not allowed here",
             f"put it into FROM, or alone into SELECT: {name}(...)",
         )
-    close = get_close_matches(
-        name, [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS, *borrowed.BORROWED], 1, 0.7
-    )
-    hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
-    return scalars.source.refuse(node, f"{name} is not supported here", hint)
+    known = [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS, *borrowed.BORROWED, *_FORMS]
+    if name in known:
+        return scalars.source.refuse(node, f"{name} is not supported here")
+    close = closest(name, known, alike=0.65)
+    hint = f"did you mean {close[0]!r}?" if close else "CREATE FUNCTION makes one; docs/sql.md lists those that exist"
+    return scalars.source.refuse(node, f"there is no function {name}", hint)
 
 
-# ---- functions that are more than their name
+_FORMS = ("cast", "exists", "any", "all", "some", "row", "array", "grouping")
+"""Words that look like functions."""
+
+
+# ---- special functions
 
 
 def _to_timestamp(node: exp.Anonymous, scalars: Scalars) -> Expr:
-    """to_timestamp(seconds), to_timestamp(text, template)"""
+    """to_timestamp(seconds), to_timestamp(text, template): a timestamptz in PostgreSQL, elsewhere a timestamp."""
     op = "epoch_to_timestamp" if len(node.expressions) == 1 else "parse_timestamp"
-    return routine(op, node.expressions, node, scalars)
+    found = routine(op, node.expressions, node, scalars)
+    if scalars.source.dialect != DEFAULT:
+        return found
+    if op == "parse_timestamp":
+        return zones.absolute(scalars, found)  # a local time
+    return constants.folded(functions.cast(found, TIMESTAMPTZ), scalars.compiler.interner)
 
 
 ORIGINS = {"date_bin": "2000-01-01", "time_bucket": "2000-01-03"}
-"""Where bins begin that do not say: 2000-01-01; as in Timescale and DuckDB, where weeks begin on Mondays."""
+"""Default origin of bins: 2000-01-01; as in Timescale and DuckDB, weeks begin on Mondays."""
 
 
 def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:
-    """date_bin(interval, moment[, origin]): the interval is a constant; time_bucket is the same elsewhere"""
+    """date_bin(interval, moment[, origin]) with a constant interval; also called time_bucket"""
     name = node.name.lower()
     if len(node.expressions) not in (2, 3):
         raise scalars.source.error(node, "E_ARITY", f"{name} takes an interval, a timestamp and an origin")
@@ -184,7 +196,7 @@ def _date_bin_of_rows(node: exp.Anonymous, scalars: Scalars) -> Expr:
 
 
 def _binned(node: exp.Anonymous, args: list[Expr], scalars: Scalars) -> Expr:
-    """date_bin with an interval, a moment and perhaps an origin. Bins of a timestamptz are counted in UTC."""
+    """date_bin with an interval, a moment and optionally an origin. Bins of a timestamptz are in UTC."""
     if len(args) == 2:
         args.append(constants.text_as(ORIGINS[node.name.lower()], TIMESTAMP, node, scalars.source))
     zoned = args[1].type.kind == "timestamptz"

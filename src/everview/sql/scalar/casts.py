@@ -1,4 +1,4 @@
-"""Casts as SQL has them: whole numbers are rounded, quoted constants are read at once, zones count."""
+"""SQL casts: rounding to integers, parsing of quoted constants at bind time, time zones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READ_NOW = frozenset(
         "bool",
     }
 )
-"""Types as which a quoted constant is read when it is bound, so that a mistake has its place."""
+"""Types for which a quoted constant is parsed at bind time, so that an error has its position."""
 
 ZONED = ("timestamp", "date", "time", "str")
 
@@ -58,10 +58,10 @@ def on_cast(scalars: Scalars, node: exp.Cast) -> Expr:
 
 
 def on_trycast(scalars: Scalars, node: exp.TryCast) -> Expr:
-    """A cast that gives NULL where it fails; errors in its argument stay errors."""
+    """A cast that returns NULL on failure; errors in its argument stay errors."""
     value = scalars.bind(node.this)
     target = names.data_type(node.to, scalars.source)
-    is_cast = not node.args.get("safe")  # CAST, which fails nowhere in these dialects, not TRY_CAST
+    is_cast = not node.args.get("safe")  # CAST, which never fails in these dialects, not TRY_CAST
     is_text = value.type.kind == "str" and target.kind == "int"
     if is_cast and is_text and scalars.source.dialect in ("spark", "spark2", "hive"):
         return _whole_part(scalars, value, target)
@@ -85,11 +85,11 @@ SPARK_DAYS = (
     (r"-(\d)(-|$)", r"-0\1\2"),
     (r"-(\d)$", r"-0\1"),
 )
-"""What Spark reads as a day: 2017, 2017-1, and a timestamp, of which the time is dropped."""
+"""What Spark accepts as a date: 2017, 2017-1, and a timestamp, whose time is dropped."""
 
 
 def day_of_text(scalars: Scalars, text: Expr) -> Expr:
-    """A text cast to a date as Spark does; NULL if it is none."""
+    """Cast a text to a date as Spark does; NULL if invalid."""
     if text.type.kind != "str":
         return cast_to(scalars, text, DATE)
     cut = text
@@ -99,7 +99,7 @@ def day_of_text(scalars: Scalars, text: Expr) -> Expr:
 
 
 def _whole_part(scalars: Scalars, text: Expr, target: DataType) -> Expr:
-    """A text cast to an int as Spark does: '1.23' is 1, what is no number is NULL."""
+    """Cast a text to an int as Spark does: '1.23' is 1, an invalid number is NULL."""
     cut = text
     for pattern, by in ((r"^\s*([+-]?\d+)\.\d*\s*$", r"\1"), (r"^\s*[+-]?\.\d+\s*$", "0")):
         given = [cut, Literal(STR, pattern), Literal(STR, by)]
@@ -108,7 +108,7 @@ def _whole_part(scalars: Scalars, text: Expr, target: DataType) -> Expr:
 
 
 def _moment_of_number(scalars: Scalars, value: Expr, target: DataType, node: exp.Cast) -> Expr:
-    """A number is no moment in PostgreSQL; in Spark and Hive it is seconds since 1970."""
+    """A number cannot be cast to a moment in PostgreSQL; in Spark and Hive it is seconds since 1970."""
     if target.kind == "date" or scalars.source.dialect not in ("hive", "spark", "spark2", "databricks"):
         hint = "use to_timestamp(seconds)" if target.kind != "date" else "add days to a date: date '1970-01-01' + n"
         raise scalars.source.error(node, "E_TYPE", f"a number cannot be cast to {target.optional(False)!r}", hint)
@@ -116,7 +116,7 @@ def _moment_of_number(scalars: Scalars, value: Expr, target: DataType, node: exp
 
 
 def _cut(scalars: Scalars, value: Expr, kind: exp.DataType) -> Expr:
-    """A value that was cast to varchar(n): its first letters, as in PostgreSQL; DuckDB takes no notice of n."""
+    """A cast to varchar(n) truncates, as in PostgreSQL; DuckDB ignores n."""
     inside = [d for d in kind.find_all(exp.DataType) if d is not kind and names.most_letters(d)]
     if inside:
         raise scalars.source.refuse(kind, "a cast cuts a varchar(n), not those inside of something", "write text")
@@ -127,7 +127,7 @@ def _cut(scalars: Scalars, value: Expr, kind: exp.DataType) -> Expr:
 
 
 def as_type(scalars: Scalars, node: exp.Expr, target: DataType) -> Expr:
-    """An expression as a value of a type; a quoted constant is read as one."""
+    """An expression as a value of a type; a quoted constant is parsed."""
     value = scalars.bind(node)
     if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None and target.kind != "str":
         return constants.text_as(value.value, target, node, scalars.source)
@@ -135,7 +135,7 @@ def as_type(scalars: Scalars, node: exp.Expr, target: DataType) -> Expr:
 
 
 def cast_to(scalars: Scalars, value: Expr, target: DataType) -> Expr:
-    """A value cast as SQL does."""
+    """Cast a value as in SQL."""
     zoned = zoned_cast(scalars, value, target)
     if zoned is not None:
         return zoned
@@ -149,7 +149,7 @@ def cast_to(scalars: Scalars, value: Expr, target: DataType) -> Expr:
 
 
 def zoned_cast(scalars: Scalars, value: Expr, target: DataType) -> Expr | None:
-    """A cast from or to timestamptz, where the zone counts; None for other casts."""
+    """A cast from or to timestamptz, which depends on the zone; None for other casts."""
     source = value.type.kind
     if source == "timestamptz" and target.kind in ZONED:
         if target.kind == "str":
@@ -163,7 +163,8 @@ def zoned_cast(scalars: Scalars, value: Expr, target: DataType) -> Expr | None:
 
 
 def _reads_now(text: str, target: DataType) -> bool:
-    """Whether a quoted constant is read when it is bound: '1e3' as a decimal too, which compiled casts do not know."""
+    """Whether a quoted constant is parsed at bind time: also '1e3' as a decimal, which compiled casts do not
+    support."""
     return target.kind in READ_NOW or (
         target.kind == "decimal" and re.fullmatch(r"[-+.\d]+[eE][-+]?\d+", text) is not None
     )

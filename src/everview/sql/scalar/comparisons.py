@@ -27,7 +27,7 @@ COMPARISONS: dict[type[exp.Expr], str] = {
 
 
 def compare(scalars: Scalars, op: str, a: Expr, b: Expr) -> Expr:
-    """A comparison; a date beside a constant midnight stays a date, which indexes and joins can use."""
+    """A comparison; a date next to a constant midnight stays a date, which indexes and joins can use."""
     a, b = _as_date(a, b), _as_date(b, a)
     return scalars.call(op, a, b)
 
@@ -45,7 +45,7 @@ def comparison(scalars: Scalars, node: exp.Expr, op: str) -> Expr:
 
 
 def _tuples(scalars: Scalars, node: exp.Expr, op: str) -> Expr:
-    """Two rows of values, compared as SQL does: NULL if a NULL decides it."""
+    """Two rows of values, compared as in SQL: NULL if a NULL decides it."""
     left, right = node.this, node.expression
     if not (_is_row(scalars, left) and _is_row(scalars, right)):
         if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
@@ -66,7 +66,7 @@ def _tuples(scalars: Scalars, node: exp.Expr, op: str) -> Expr:
 
 
 def _is_row(scalars: Scalars, node: exp.Expr) -> bool:
-    """Whether it is a row of values as it is written: (a, b), or PostgreSQL's ROW(a, b)."""
+    """Whether it is a row constructor: (a, b), or PostgreSQL's ROW(a, b)."""
     if isinstance(node, exp.Tuple):
         return True
     is_row = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
@@ -99,7 +99,7 @@ def on_between(scalars: Scalars, node: exp.Between) -> Expr:
 
 
 def on_collate(scalars: Scalars, node: exp.Collate) -> Expr:
-    """text COLLATE "C": letters are compared by their numbers, as everything here does."""
+    """text COLLATE "C": comparison by code point, as everywhere here."""
     if node.expression.name.upper() not in names.COLLATIONS:
         raise scalars.source.refuse(node.expression, f"the collation {node.expression.name} is not known", 'use "C"')
     return scalars.bind(node.this)
@@ -130,7 +130,7 @@ def on_is(scalars: Scalars, node: exp.Is) -> Expr:
 
 
 def _row_is_null(scalars: Scalars, node: exp.Is) -> Expr:
-    """(a, b) IS NULL: all of them are; (a, b) IS NOT NULL: none of them is. Between them both are false."""
+    """(a, b) IS NULL: all are NULL; (a, b) IS NOT NULL: none is. Otherwise both are false."""
     nulls = [scalars.call("is_null", scalars.bind(e)) for e in node.this.expressions]
     if node.args.get("negate"):
         return functions.conjunction(nulls, "or")  # which is denied

@@ -1,4 +1,4 @@
-"""Constants: literals as SQL writes them, intervals, and expressions of constants, which are computed once."""
+"""Constants: SQL literals, intervals, and constant expressions, which are computed once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from everview.codes.interner import Interner
 from everview.codes.scalars import DIGITS
 from everview.errors import EverviewError, PlanError
 from everview.expr.evaluate import evaluate
-from everview.expr.library.texts import as_bytea
+from everview.expr.library.strings import as_bytea
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
-from everview.expr.wordings import aware, in_zone, of_text, parse_moment, rounded
+from everview.expr.text_conversion import aware, in_zone, of_text, parse_moment, rounded
 from everview.sql.text.parts import understood
 from everview.sql.text.places import Source
 from everview.types import FREE, MOST_DIGITS, DataType, numeric
@@ -42,7 +42,7 @@ DAYS = {"day": 1, "week": 7}
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 EMPTY = FrozenList()
-"""The array of nothing."""
+"""The empty array."""
 
 
 def number(node: exp.Literal) -> Expr:
@@ -65,7 +65,7 @@ def number(node: exp.Literal) -> Expr:
 
 
 def _is_wide(text: str) -> bool:
-    """Whether a number needs more digits than a decimal has: in all, or after the point.
+    """Whether a number has too many digits for a decimal.
 
     >>> _is_wide("1.5"), _is_wide("0.0905995499059094990")
     (False, True)
@@ -74,7 +74,7 @@ def _is_wide(text: str) -> bool:
 
 
 def _wide(text: str) -> Expr:
-    """A number of many digits: an int if it fits one, else a numeric."""
+    """A number with many digits: an int if it fits, else a numeric."""
     value = Decimal(text)
     if "." not in text and -(2**63) <= int(text) < 2**63:
         return literal(int(text))
@@ -85,7 +85,7 @@ def _wide(text: str) -> Expr:
 
 
 def folded(expr: Expr, interner: Interner, zeros: bool = False) -> Expr:
-    """The value of an expression of constants, if it has one; what would fail for every row is left to fail there."""
+    """The value of a constant expression, if it has one; what would fail for every row is left to fail there."""
     if not isinstance(expr, Call) or not all(isinstance(a, Literal) for a in expr.args) or expr.type.kind == "tuple":
         return expr
     try:
@@ -101,12 +101,12 @@ def folded(expr: Expr, interner: Interner, zeros: bool = False) -> Expr:
 
 
 def known(expr: Expr, interner: Interner) -> Expr:
-    """The value of an expression of constants that becomes part of no plan: 0.0 and NaN too."""
+    """The value of a constant expression that does not become part of a plan: also 0.0 and NaN."""
     return folded(expr, interner, zeros=True)
 
 
 def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
-    """A quoted constant beside something of another type is a constant of that type: day >= '1994-01-01'."""
+    """A quoted constant next to another type is a constant of that type: day >= '1994-01-01'."""
     try:
         if target.kind == "timestamptz":
             moment = parse_moment(value)
@@ -124,7 +124,7 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
 
 
 def number_as(value: str, beside: DataType, at: exp.Expr, source: Source) -> Expr:
-    """A quoted constant beside a decimal: a number with the digits that it is written with, as in PostgreSQL.
+    """A quoted constant next to a decimal: a number with the digits as written, as in PostgreSQL.
 
     >>> number_as("1.501", DataType("decimal", scale=2), exp.Null(), Source("")).type
     decimal(3)
@@ -144,11 +144,11 @@ def _plain(text: str) -> Expr:
 
 
 _WHOLE = ("enum", "char", "array", "struct")
-"""Kinds for which blanks around a text count, or are looked at by whoever reads it."""
+"""Kinds whose parsers handle blanks around a text themselves."""
 
 
 def list_or_item(value: Expr, whole: DataType, at: exp.Expr, source: Source) -> Expr:
-    """A quoted constant beside an array: an array if it is written as one, else an element."""
+    """A quoted constant next to an array: an array if written as one, else an element."""
     if not isinstance(value, Literal) or value.type.kind != "str" or value.value is None:
         return value
     if value.value.strip().startswith("{"):
@@ -191,7 +191,7 @@ def _parsed(value: str, target: DataType) -> Any:
 
 
 def _finite(text: str) -> Decimal:
-    """A number that is one: no numeric is infinite or NaN here."""
+    """A finite number: numerics are never infinite or NaN here."""
     found = Decimal(text)
     if not found.is_finite() or "_" in text:
         raise ValueError(text)
@@ -199,7 +199,7 @@ def _finite(text: str) -> Decimal:
 
 
 def without_difference(node: exp.Binary) -> exp.Binary:
-    """A comparison of a difference of moments with an interval, as one of moments: there is no interval type.
+    """A comparison of a difference of moments with an interval, rewritten as one of moments.
 
     >>> import sqlglot
     >>> without_difference(sqlglot.parse_one("now() - ts < interval '5 minutes'", read="postgres")).sql("postgres")
@@ -240,7 +240,7 @@ def is_interval(text: str) -> bool:
 
 
 def span(node: exp.Interval, source: Source) -> intervals.Interval:
-    """An interval that is written as a constant."""
+    """A constant interval."""
     text = ""
     if isinstance(node.this, exp.Literal):
         text = str(node.this.name)
@@ -264,7 +264,7 @@ def span(node: exp.Interval, source: Source) -> intervals.Interval:
 
 
 def _fields(text: str, span: exp.IntervalSpan, source: Source) -> str:
-    """The text of an interval with its fields named: '3 04:05' DAY TO MINUTE.
+    """The text of an interval with named fields: '3 04:05' DAY TO MINUTE.
 
     >>> from sqlglot import parse_one
     >>> [_fields(t, parse_one(f"interval '1' {u}", read="oracle").args["unit"], Source("")) for t, u in
@@ -313,14 +313,14 @@ def _no_interval(node: exp.Interval, text: str, source: Source) -> PlanError:
 
 
 def checked(value: Decimal, target: DataType) -> Decimal:
-    """A number that has no more digits than its type."""
+    """A number checked to have no more digits than its type."""
     if value and target.width and target.scale < FREE and value.adjusted() + target.scale >= target.width:
         raise OverflowError(value)
     return value
 
 
 def is_quoted(value: Expr) -> bool:
-    """Whether it is a quoted constant, which may yet be read as something else."""
+    """Whether it is a quoted constant whose type is still open."""
     return isinstance(value, Literal) and value.type.kind == "str" and value.value is not None
 
 

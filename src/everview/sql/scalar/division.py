@@ -1,4 +1,4 @@
-"""Division and remainders as SQL has them: towards zero for whole numbers, by zero as the dialect has it."""
+"""Division and remainder as in SQL: towards zero for integers, division by zero by dialect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def on_div(scalars: Scalars, node: exp.Div) -> Expr:
-    """Of integers whole, or exact, as the dialect has it; by zero NULL or an error of the row."""
+    """Integer or exact division, by dialect; division by zero is NULL or an error of the row."""
     a, b = scalars.pair(node.this, node.expression)
     if node.args.get("safe"):
         b = _not_zero(scalars, b)
@@ -41,8 +41,8 @@ def on_mod(scalars: Scalars, node: exp.Mod) -> Expr:
 
 
 def _fmod(scalars: Scalars, a: Expr, b: Expr) -> Expr:
-    """C's remainder, which has the dividend's sign. That of the magnitudes is exact; adding a divisor to it, to
-    change its sign, would round.
+    """C's remainder, with the dividend's sign. That of the magnitudes is exact; adding a divisor to change its sign
+    would round.
     """
     rest = scalars.call("mod", scalars.call("abs", a), scalars.call("abs", b))
     return scalars.call("case", scalars.call("lt", a, Literal(INT, 0)), scalars.call("neg", rest), rest)
@@ -63,7 +63,7 @@ def quotient(scalars: Scalars, a: Expr, b: Expr) -> Expr:
 
 
 def _rounded_down(scalars: Scalars, a: Expr, b: Expr, rest: Expr) -> Expr:
-    """Whether division rounded away from zero: there is a rest and the signs differ."""
+    """Whether floor division rounded away from zero: there is a remainder and the signs differ."""
     zero = Literal(INT, 0)
     signs = scalars.call("ne", scalars.call("lt", a, zero), scalars.call("lt", b, zero))
     return scalars.call("and", scalars.call("ne", rest, zero), signs)

@@ -1,4 +1,4 @@
-"""How a form of SQL is bound: a function for a kind of sqlglot's nodes."""
+"""The handler interface: a function for each kind of sqlglot node."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from sqlglot import exp
 from everview.expr.nodes import Expr
 
 Forms = Mapping[type[exp.Expr], Callable[[Any, Any], Expr]]
-"""For each kind of node a function of the `Scalars` at work and the node."""
+"""For each kind of node a function of the current `Scalars` and the node."""

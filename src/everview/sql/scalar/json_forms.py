@@ -1,4 +1,4 @@
-"""JSON: operators that take values out of documents, test them, or change them."""
+"""JSON operators: extraction, tests, and updates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.expr.jsonpath_reading import PathSyntax, compiled
+from everview.expr.jsonpath_parser import PathSyntax, compiled
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
 from everview.sql.scalar.forms import Forms
@@ -98,7 +98,7 @@ def on_matchagainst(scalars: Scalars, node: exp.MatchAgainst) -> Expr:
 
 
 def on_path(scalars: Scalars, op: str, value: exp.Expr, path: exp.Expr) -> Expr:
-    """A function of a JSON value and a path; a constant path that cannot be read is a mistake in the text."""
+    """A function of a JSON value and a path; an invalid constant path is an error in the text."""
     bound = scalars.bind(path)
     if isinstance(bound, Literal) and isinstance(bound.value, str):
         try:

@@ -1,12 +1,12 @@
-"""Functions of arrays with a function written in place: transform(a, x -> x + 1), filter(a, x -> x > 1).
+"""Higher-order functions of arrays: transform(a, x -> x + 1), filter(a, x -> x > 1).
 
-They are what a query over the array's elements gives, in the elements' order:
+They are equivalent to a query over the array's elements, in order:
 
     filter(a, x -> x > 1)        ARRAY(SELECT x FROM unnest(a) WITH ORDINALITY AS _e(x, _n) WHERE x > 1 ORDER BY _n)
     transform(a, (x, i) -> ...)  the same, with _n - 1 in the place of i
 
-so they are kept up to date as any subquery is. Of NULL they are NULL. sqlglot writes them for PostgreSQL without the
-order, and gives an empty array for NULL.
+so they are maintained like any subquery. Of NULL they are NULL. sqlglot's translation to PostgreSQL loses the order and
+returns an empty array for NULL.
 """
 
 from __future__ import annotations

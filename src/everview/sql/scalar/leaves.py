@@ -1,4 +1,4 @@
-"""Where expressions end: columns, constants, parameters, brackets, and subqueries."""
+"""Leaves of expressions: columns, constants, parameters, brackets, and subqueries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def on_column(scalars: Scalars, node: exp.Column) -> Expr:
 
 
 def _whole_row(scalars: Scalars, places: list[int]) -> Expr:
-    """A table's name in the place of a value: its row; NULL where an outer join has none."""
+    """A table's name as a value: its row; NULL for an unmatched row of an outer join."""
     relation = scalars.scope.relation
     items: list[Expr] = [relation.ref(i) for i in places]
     made = row_forms.row(scalars, items, tuple(relation.fields[i].name for i in places))

@@ -1,4 +1,4 @@
-"""AND, OR, NOT, CASE and its kin; what stands behind a condition is computed only where that holds."""
+"""AND, OR, NOT, CASE and the like; guarded parts are evaluated only where the guard holds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 CHAIN = 16
-"""Conditions joined by AND or OR up to which they stay as they are written."""
+"""Chains of AND or OR up to this length stay as written."""
 
 
 def on_and(scalars: Scalars, node: exp.And) -> Expr:
@@ -33,7 +33,7 @@ def on_or(scalars: Scalars, node: exp.Or) -> Expr:
 
 
 def _all_of(scalars: Scalars, op: OneOf["and", "or"], node: exp.Connector) -> Expr:
-    """A chain of one connector, which sqlglot nests to the left; a long one becomes a shallow tree."""
+    """A chain of one connector, which sqlglot nests to the left; a long one becomes a balanced tree."""
     parts: list[exp.Expr] = []
     left: exp.Expr = node
     while type(left) is type(node) and (left is node or not scalars.is_known(left)):
@@ -58,10 +58,20 @@ def on_not(scalars: Scalars, node: exp.Not) -> Expr:
 
 
 def on_case(scalars: Scalars, node: exp.Case) -> Expr:
+    with scalars.looking_for_queries(node) as lazy:
+        tests, values, given = _branches(scalars, node, lazy)
+    values = _alike(scalars, values, given)
+    parts = [part for pair in zip(tests, values, strict=False) for part in pair]
+    return scalars.call("case", *parts, values[-1] if node.args.get("default") else Literal(INT.optional(), None))
+
+
+def _branches(scalars: Scalars, node: exp.Case, lazy: bool) -> tuple[list[Expr], list[Expr], list[exp.Expr]]:
+    """The conditions and values of a CASE, and how its values are written; `lazy`: a value is asked for only where its
+    condition is the first that holds.
+    """
     tests: list[Expr] = []
     given: list[exp.Expr] = []
     values: list[Expr] = []
-    lazy = has_query(node)
     for branch in node.args["ifs"]:
         if node.this is None:
             tests.append(scalars.condition(branch.this))
@@ -70,18 +80,15 @@ def on_case(scalars: Scalars, node: exp.Case) -> Expr:
         given.append(branch.args["true"])
         with demand.only_where(scalars.scope, *([*map(demand.unless, tests[:-1]), tests[-1]] if lazy else [])):
             values.append(scalars.bind(given[-1]))
-    default = node.args.get("default")
-    if default:
+    if default := node.args.get("default"):
         given.append(default)
         with demand.only_where(scalars.scope, *(map(demand.unless, tests) if lazy else ())):
             values.append(scalars.bind(default))
-    values = _alike(scalars, values, given)
-    parts = [part for pair in zip(tests, values, strict=False) for part in pair]
-    return scalars.call("case", *parts, values[-1] if default else Literal(INT.optional(), None))
+    return tests, values, given
 
 
 def _alike(scalars: Scalars, values: list[Expr], given: list[exp.Expr]) -> list[Expr]:
-    """Values of which quoted constants are read as what the others are."""
+    """Values with quoted constants parsed as the others' type."""
     known = next((v for v in values if not constants.is_quoted(v) and not constants.is_null(v)), None)
     if known is None:
         return values
@@ -103,8 +110,10 @@ def on_coalesce(scalars: Scalars, node: exp.Coalesce) -> Expr:
 def _like_the_first(scalars: Scalars, given: list[exp.Expr], lazy: bool = False) -> list[Expr]:
     args: list[Expr] = []
     for arg in given:
-        with demand.only_where(scalars.scope, *(scalars.call("is_null", a) for a in args if lazy and has_query(arg))):
-            args.append(scalars.bind(arg))
+        with scalars.looking_for_queries(arg) as found:
+            before = [scalars.call("is_null", a) for a in args] if lazy and found else []
+            with demand.only_where(scalars.scope, *before):
+                args.append(scalars.bind(arg))
     return [scalars.coerced(a, args[0], at) for a, at in zip(args, given, strict=True)]
 
 
@@ -121,7 +130,7 @@ def on_least(scalars: Scalars, node: exp.Least) -> Expr:
 
 
 def _extreme(scalars: Scalars, op: str, node: exp.Expr) -> Expr:
-    """The largest or smallest; NULLs are passed over, or make it NULL, as the dialect has it."""
+    """The largest or smallest; NULLs are ignored, or make it NULL, by dialect."""
     args = _like_the_first(scalars, [node.this, *node.expressions])
     found = scalars.call(op, *args)
     nulls = [scalars.call("is_null", a) for a in args if a.type.nullable]

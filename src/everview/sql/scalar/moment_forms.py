@@ -1,4 +1,4 @@
-"""Forms of SQL that are about dates and moments: extract, date_trunc, and how other dialects move and count them."""
+"""Date and time syntax: extract, date_trunc, and date arithmetic of other dialects."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from sqlglot import exp
 
 from everview.errors import did_you_mean
 from everview.expr import functions
-from everview.expr.library.moments import COUNTED, EXTRACTED, TRUNCATED
+from everview.expr.library.datetimes import COUNTED, EXTRACTED, TRUNCATED
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import borrowed, calls, casts, constants, division, spans, zones
 from everview.sql.scalar.forms import Forms
 from everview.sql.text import parts
+from everview.sql.text.places import offset_of
 from everview.types import DATE, FLOAT, INT, STR, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
         "epoch",
         *EXTRACTED,
     )
-    raise scalars.source.refuse(node, f"extract({unit} from ...) is not supported", did_you_mean(unit, units))
+    what = f"extract({unit} from ...) is not supported"
+    at = next((t.start for t in scalars.source.tokens if t.text.lower() == unit.lower()), offset_of(node))
+    raise scalars.source.error_at(at, "E_UNSUPPORTED", what, did_you_mean(unit, units))
 
 
 def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
@@ -115,7 +118,7 @@ def on_datetrunc(scalars: Scalars, node: exp.DateTrunc) -> Expr:
 
 
 def on_datediff(scalars: Scalars, node: exp.DateDiff) -> Expr:
-    """datediff: how many units begin between two moments"""
+    """datediff: the number of unit boundaries between two moments"""
     unit = Literal(STR, (node.text("unit") or "day").lower())
     node.args.get("date_part_boundary")  # always said
     if node.args.get("unit") is not None and scalars.source.dialect in ELAPSED:
@@ -127,11 +130,11 @@ def on_datediff(scalars: Scalars, node: exp.DateDiff) -> Expr:
 
 
 ELAPSED = ("spark", "databricks")
-"""Dialects in which datediff(unit, a, b) counts the whole units that have passed, not those that began."""
+"""Dialects in which datediff(unit, a, b) counts whole elapsed units, not boundaries."""
 
 
 def _elapsed(scalars: Scalars, node: exp.DateDiff, unit: Literal) -> Expr:
-    """Spark's datediff(HOUR, a, b): whole units from a to b. sqlglot would have it of days alone."""
+    """Spark's datediff(HOUR, a, b): whole units from a to b. sqlglot would support days alone."""
     lengths = {**constants.MICROSECONDS, **{u: n * constants.DAY for u, n in constants.DAYS.items()}}
     if unit.value not in lengths:
         hint = "use months_between, or count from parts: year(b) - year(a)"
@@ -182,15 +185,15 @@ def on_addmonths(scalars: Scalars, node: exp.AddMonths) -> Expr:
 
 
 JAVA = ("hive", "spark", "spark2", "databricks")
-"""Dialects whose templates of moments are Java's, and whose dates moved by days and months stay dates."""
+"""Dialects with Java's date templates, and whose dates stay dates when shifted by days and months."""
 
 
 TRANSLATED = "everview translated"
-"""Marks what stands for a function of another dialect: Spark's dateadd(DAY, 1, d) is a timestamp, d + INTERVAL no."""
+"""Marks a translated function of another dialect: Spark's dateadd(DAY, 1, d) is a timestamp, d + INTERVAL is not."""
 
 
 def whole_days(scalars: Scalars, day: Expr, by: exp.Interval, sign: int) -> Expr | None:
-    """A date moved by months and days, which is a date in Spark; None if that is not what is asked for."""
+    """A date shifted by months and days, which is a date in Spark; None if that does not apply."""
     if scalars.source.dialect not in JAVA or day.type.kind != "date" or not isinstance(by.this, exp.Literal):
         return None
     span = constants.span(by, scalars.source)
@@ -202,8 +205,8 @@ def whole_days(scalars: Scalars, day: Expr, by: exp.Interval, sign: int) -> Expr
 
 
 def on_template(scalars: Scalars, node: exp.Expr) -> Expr:
-    """date_format, to_date, to_timestamp with a template. sqlglot leaves letters of Java's templates that it does not
-    know as they are, which would read and write something else.
+    """date_format, to_date, to_timestamp with a template. sqlglot leaves unknown letters of Java's templates unchanged,
+    which would give wrong results.
     """
     template = node.args.get("format")
     if template is None and isinstance(node, exp.TsOrDsToDate) and scalars.source.dialect in casts.SPARKS:
@@ -239,7 +242,7 @@ def on_datefromunixdate(scalars: Scalars, node: exp.DateFromUnixDate) -> Expr:
 
 
 def on_converttimezone(scalars: Scalars, node: exp.ConvertTimezone) -> Expr:
-    """convert_timezone([from,] to, moment): what clocks there show; without `from`, the session's zone"""
+    """convert_timezone([from,] to, moment): local time there; without `from`, from the session's zone"""
     source = node.args.get("source_tz") or exp.Literal.string(scalars.compiler.core.zone)
     moment = exp.Cast(this=node.args["timestamp"], to=exp.DataType.build("timestamp", dialect="postgres"))
     return scalars.bind(exp.AtTimeZone(this=exp.AtTimeZone(this=moment, zone=source), zone=node.args["target_tz"]))

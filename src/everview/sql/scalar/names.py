@@ -1,4 +1,4 @@
-"""Types by their SQL names, and the names that columns get."""
+"""Types by SQL name, and default names of columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from sqlglot import exp
 
 from everview.codes.digits import whole_number
-from everview.errors import did_you_mean
+from everview.errors import closest
 from everview.sql.text.places import Source
 from everview.types import (
     BOOL,
@@ -36,7 +36,7 @@ from everview.types import (
 )
 
 COLLATIONS = ("C", "POSIX", "UCS_BASIC", "C.UTF-8", "BINARY")
-"""Collations that compare letters by their numbers, as everything here does"""
+"""Collations that compare by code point, as everywhere here"""
 
 _T = exp.DataType.Type
 
@@ -65,13 +65,14 @@ _KINDS: dict[exp.DType, DataType] = {
 
 TYPE_NAMES = (
     "int", "integer", "bigint", "smallint", "double precision", "real", "float", "decimal", "numeric", "text",
-    "varchar", "char", "bytea", "boolean", "date", "timestamp",
+    "varchar", "char", "bytea", "boolean", "date", "timestamp", "timestamptz", "time", "interval", "uuid", "json",
+    "jsonb", "bool", "double", "string", "tinyint", "serial", "bigserial", "enum", "array", "map", "struct", "row",
 )  # fmt: skip
-"""Names of types that a misspelt one may be."""
+"""Type names suggested for misspelt ones."""
 
 
 def data_type(kind: exp.DataType, source: Source) -> DataType:
-    """The type an SQL type stands for; of a varchar the length is left out, see `column_type`."""
+    """The type of an SQL type name; without the length of a varchar, see `column_type`."""
     if kind.this == _T.DECIMAL:
         return _decimal(kind, source)
     if kind.this in (_T.CHAR, _T.NCHAR, _T.BPCHAR):
@@ -110,7 +111,7 @@ def _char(kind: exp.DataType, source: Source) -> DataType:
 
 
 def column_type(kind: exp.DataType, source: Source) -> DataType:
-    """The type of a table's column: a varchar(n) takes no more letters than that, except in DuckDB and SQLite."""
+    """The type of a table's column: a varchar(n) is limited to n characters, except in DuckDB and SQLite."""
     found = data_type(kind, source)
     letters = most_letters(kind)
     if letters is None or source.dialect in ("duckdb", "sqlite"):
@@ -121,7 +122,7 @@ def column_type(kind: exp.DataType, source: Source) -> DataType:
 
 
 def _varchar(kind: exp.DataType, source: Source) -> DataType:
-    """A text: casts cut what is longer (`everview.sql.scalar.casts`), columns refuse it (`column_type`)."""
+    """A text: casts truncate (`everview.sql.scalar.casts`), columns refuse longer ones (`column_type`)."""
     if most_letters(kind) == 0 or any(not size.this.is_int for size in kind.expressions):
         raise source.refuse(kind, "a varchar has room for one letter at least", "write varchar(20), or text")
     return STR
@@ -180,15 +181,20 @@ _WIDE = {_T.UBIGINT: ("ubigint", 20), _T.INT128: ("hugeint", 38), _T.UINT128: ("
 
 
 def _named(kind: exp.DataType, source: Source) -> DataType:
-    """A type by a name that PostgreSQL's grammar has not: other systems' ints, and what CREATE TYPE made."""
+    """A type by a name outside PostgreSQL's grammar: other systems' ints, and CREATE TYPE."""
     name = kind.args["kind"].name if isinstance(kind.args.get("kind"), exp.Expr) else str(kind.args.get("kind"))
     found = source.types.get(spelled(name, source.types)) or _BY_NAME.get(name.lower())
     if found is not None:
         return found
     if name.lower() in _TOO_WIDE:
         raise source.refuse(kind, f"{name} does not fit 64 bits", f"use numeric({_TOO_WIDE[name.lower()]})")
-    hint = did_you_mean(name, source.types) if source.types else "CREATE TYPE name AS ENUM ('a', 'b') makes one"
-    raise source.refuse(kind, f"there is no type {name}", hint)
+    raise source.refuse(kind, f"there is no type {name}", type_hint(name, source))
+
+
+def type_hint(name: str, source: Source) -> str:
+    """The type that a name may have been meant to be, or how to make one."""
+    found = closest(name, [*source.types, *TYPE_NAMES])
+    return f"did you mean {found[0]!r}?" if found else "CREATE TYPE name AS ENUM ('a', 'b') makes one"
 
 
 def _decimal(kind: exp.DataType, source: Source) -> DataType:
@@ -209,15 +215,15 @@ _BARE: dict[str, DataType] = {
     "duckdb": decimal(3),
     **dict.fromkeys(("spark", "spark2", "databricks", "hive", "mysql"), decimal(0)),
 }
-"""What a decimal without a number of digits is where that is not as many as a value has."""
+"""The meaning of a decimal without precision, where that is not unlimited."""
 
 
 OWN_NAMES: dict[type[exp.Expr], str] = {exp.GroupConcat: "string_agg", exp.StrPosition: "position"}
-"""What functions are called that sqlglot reads in a way of its own, and names otherwise."""
+"""Names of functions that sqlglot parses specially and renames."""
 
 
 def spelled(name: str, candidates: Iterable[str]) -> str:
-    """The candidate that is meant: the name as written if there is one, else one that differs in letters' case only.
+    """The intended candidate: an exact match, else one that differs only in case.
 
     >>> spelled("SRC", ["src", "dst"]), spelled("x", ["src", "dst"])
     ('src', 'x')
@@ -227,7 +233,7 @@ def spelled(name: str, candidates: Iterable[str]) -> str:
 
 
 def output_name(item: exp.Expr, position: int) -> str:
-    """What a column of a SELECT is called: its alias, its column, its function, else column1, column2, ...
+    """The name of a SELECT column: its alias, its column, its function, else column1, column2, ...
 
     >>> import sqlglot
     >>> select = sqlglot.parse_one("SELECT a.b, count(*), x + 1, y AS z, w::int", read="postgres")

@@ -1,4 +1,4 @@
-"""Which parts of sqlglot's nodes are operands: what a handler knows of a node; any other part is refused."""
+"""Which parts of sqlglot's nodes are operands known to handlers; any other part is refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Month: ("month", ("this",)),
     exp.Day: ("day", ("this",)),
 }
-"""Functions that are one of ours: its name, and which arguments sqlglot's node keeps in which order."""
+"""Functions with a direct counterpart: its name, and the order of arguments in sqlglot's node."""
 
 OPERANDS = ("this", "expression", "expressions", "negate", "safe", "typed", "coalesce", "is_string", "ignore_nulls")
 """Parts that every handler knows, or that only matter to other dialects."""

@@ -1,4 +1,4 @@
-"""Rows and maps: how they are written, and their fields."""
+"""Rows and maps: construction and field access."""
 
 from __future__ import annotations
 

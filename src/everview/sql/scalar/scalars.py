@@ -1,13 +1,15 @@
-"""Expressions of SQL as the typed expressions of plans.
+"""Binds SQL expressions as typed expressions of plans.
 
-One function per form of SQL, found by the class of sqlglot's node; each lies in the file of what it is about, and takes
-the `Scalars` at work. Where SQL and `everview.expr.functions` differ, SQL's meaning is put together there: % and div
-round towards zero, casts to int round. What differs between dialects follows the one that the text is written in
+There is one function per SQL construct, found by the class of sqlglot's node; each is in the module of its topic and
+takes the current `Scalars`. Where SQL and `everview.expr.functions` differ, SQL's semantics are composed there: % and
+div round towards zero, casts to int round. Differences between dialects follow the text's dialect
 (`everview.sql.text.dialects`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -40,7 +42,7 @@ from everview.sql.scalar.forms import Forms
 from everview.sql.scalar.operands import OPERANDS, PARTS, SIMPLE
 from everview.sql.select.scopes import Scope, is_outside
 from everview.sql.text import dialects, parts
-from everview.sql.text.places import SqlError
+from everview.sql.text.places import SqlError, has_query
 from everview.types import BOOL
 
 if TYPE_CHECKING:
@@ -65,22 +67,49 @@ FORMS: Forms = {
     **json_forms.FORMS,
     **lambdas.FORMS,
 }
-"""What binds a node, by its class."""
+"""Handlers by class of node."""
+
+
+Bound = dict[int, tuple[exp.Expr, Expr]]
+"""What nodes were bound to, by their ids; the nodes are kept, so that no other node gets the same id."""
 
 
 class Scalars:
-    """Binds expressions in one scope; subqueries in them are joined to the scope's relation."""
+    """Binds expressions in one scope; subqueries are joined to the scope's relation."""
 
     def __init__(self, compiler: Compiler, scope: Scope, env: Env) -> None:
         self.compiler = compiler
         self.scope = scope
         self.env = env
         self.source = compiler.source
+        self._remembered: Bound | None = None
+        self._has_no_query = False
+
+    @contextmanager
+    def remembering(self, known: Bound) -> Iterator[None]:
+        """Bind each node once meanwhile: for expressions that have no subqueries."""
+        before, self._remembered = self._remembered, known
+        try:
+            yield
+        finally:
+            self._remembered = before
+
+    @contextmanager
+    def looking_for_queries(self, node: exp.Expr) -> Iterator[bool]:
+        """Whether there is a subquery in an expression, which is not looked for again inside of it meanwhile."""
+        before = self._has_no_query
+        self._has_no_query = before or not has_query(node)
+        try:
+            yield not self._has_no_query
+        finally:
+            self._has_no_query = before
 
     def bind(self, node: exp.Expr) -> Expr:
-        """The expression, typed, over the positions of the scope's relation."""
+        """The typed expression over the positions of the scope's relation."""
         if node is None:
             raise parts.Missing
+        if self._remembered is not None and id(node) in self._remembered:
+            return self._remembered[id(node)][1]
         try:
             found = self.scope.placed.get(id(node)) or self.special(node)
             if found is not None:
@@ -88,7 +117,10 @@ class Scalars:
             if is_outside(node):
                 return self.scope.lent(node.this if isinstance(node, exp.Filter) else node)
             found = self._bind(node)
-            return self.call("not", found) if node.args.get("negate") else found  # NOT LIKE, IS NOT NULL
+            found = self.call("not", found) if node.args.get("negate") else found  # NOT LIKE, IS NOT NULL
+            if self._remembered is not None:
+                self._remembered[id(node)] = (node, found)
+            return found
         except SqlError:
             raise
         except PlanError as error:
@@ -98,7 +130,7 @@ class Scalars:
         return id(node) in self.scope.placed or self.special(node) is not None
 
     def special(self, node: exp.Expr) -> Expr | None:
-        """What this expression is by its place (a group's key, an aggregate), if anything."""
+        """The contextual meaning of an expression (a group's key, an aggregate), if any."""
         return None
 
     def condition(self, node: exp.Expr) -> Expr:
@@ -138,7 +170,7 @@ class Scalars:
             raise self.source.error(node, "E_ARITY", what, "see docs/sql.md for what it takes") from None
 
     def in_our_words(self, node: exp.Expr) -> exp.Expr:
-        """A function of another dialect as one of ours, or the error that there is none."""
+        """A function of another dialect in terms of ours, or the error that it is unknown."""
         found = dialects.in_our_words(node) if isinstance(node, exp.Func) else None
         if found is None:
             raise self.refused(node)
@@ -152,7 +184,7 @@ class Scalars:
         return found
 
     def no_argument(self, node: exp.Expr) -> SqlError:
-        """The error for a function of nothing, where sqlglot lets it pass."""
+        """Return the error for a missing argument that sqlglot accepts."""
         name = self.source.written(node)
         return self.source.error(node, "E_ARITY", f"{name} has no argument", "count(*) counts rows" * (name == "count"))
 
@@ -178,7 +210,7 @@ class Scalars:
         return self.source.refuse(node, f"{what} is not supported here")
 
     def pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
-        """Two expressions beside each other: quoted constants and parameters have the other's type."""
+        """Two operands: quoted constants and parameters take the other's type."""
         a, b = self.typed_pair(left, right)
         return zones.in_one_zone(self, self.coerced(a, b, left), self.coerced(b, a, right))
 
@@ -189,7 +221,7 @@ class Scalars:
         return self.bind(left), self.bind(right)
 
     def coerced(self, expr: Expr, beside: Expr, at: exp.Expr) -> Expr:
-        """A quoted constant as what stands beside it."""
+        """A quoted constant parsed as its neighbour's type."""
         if (
             isinstance(expr, Literal)
             and expr.type.kind == "str"

@@ -1,4 +1,4 @@
-"""Intervals, and moments moved by them."""
+"""Intervals, and date arithmetic with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.codes.intervals import Interval, unit_name
-from everview.expr import amounts, common_types, functions
+from everview.expr import common_types, functions, numeric_functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import casts, constants, zones
 from everview.sql.scalar.forms import Forms
@@ -64,7 +64,7 @@ def _later(scalars: Scalars, moment: Expr, by: Expr) -> Expr:
 
 
 def moved(scalars: Scalars, moment: Expr, by: Interval) -> Expr:
-    """A moment moved by a constant: instructions of the machine, unless a zone matters."""
+    """A moment shifted by a constant: VM instructions, unless a zone matters."""
     if moment.type.kind == "timestamptz":
         if scalars.source.zone != "UTC" and (by.months or by.days):
             return scalars.call("moment_add", moment, Literal(INTERVAL, by), zones.zone(scalars))
@@ -84,7 +84,7 @@ def multiplied(scalars: Scalars, a: Expr, b: Expr) -> Expr | None:
 
 
 def divided(scalars: Scalars, a: Expr, b: Expr) -> Expr | None:
-    """An interval by a number; a decimal by one, which gives a numeric."""
+    """An interval divided by a number; a decimal by one, which yields a numeric."""
     if a.type.kind == "interval":
         return scalars.call("interval_div", a, b)
     kinds = {a.type.kind, b.type.kind}
@@ -96,10 +96,10 @@ def divided(scalars: Scalars, a: Expr, b: Expr) -> Expr | None:
 
 
 def extracted(scalars: Scalars, unit: str, value: Expr, node: exp.Expr) -> Expr | None:
-    """extract() of an interval or a time; a timestamptz is asked in the session's zone."""
+    """extract() of an interval or a time; a timestamptz in the session's zone."""
     if value.type.kind == "interval":
         name = unit_name(unit) or unit
-        if name not in amounts.INTERVAL_PARTS:
+        if name not in numeric_functions.INTERVAL_PARTS:
             raise scalars.source.refuse(node, f"extract({unit} from interval) is not supported")
         part = scalars.call("interval_part", Literal(STR, name), value)
         return casts.cast_to(scalars, part, FLOAT if name in ("second", "epoch") else INT)

@@ -1,4 +1,4 @@
-"""What the statement's surroundings say: who asks, and what time it is."""
+"""Context of the statement: the current user and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of SQL that are about texts: LIKE and its kin, ||, trim, substring ... Each is a function of a `Scalars`."""
+"""Text syntax: LIKE and the like, ||, trim, substring ... Each is a function of a `Scalars`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.expr.library.patterns import in_re2, similar
+from everview.expr.library.regex_functions import in_re2, similar
 from everview.expr.nodes import Expr, Literal
-from everview.expr.texts import RowFailure
+from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import array_forms, calls, casts
 from everview.sql.scalar.forms import Forms
 from everview.sql.scalar.typenames import sql_name
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def on_like(scalars: Scalars, node: exp.Like, escape: str = "\\") -> Expr:
-    """x LIKE pattern: a constant is compiled, another pattern is read row by row"""
+    """x LIKE pattern: a constant is compiled, other patterns are evaluated row by row"""
     if isinstance(node.expression, (exp.Any, exp.All)):
         return _like_each(scalars, node, escape)
     value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
@@ -82,7 +82,7 @@ def on_dpipe(scalars: Scalars, node: exp.DPipe) -> Expr:
 
 
 PRINTING = ("postgres", "redshift", "materialize", "risingwave")
-"""Dialects whose concat prints arrays; elsewhere it makes one of them."""
+"""Dialects whose concat prints arrays; elsewhere it concatenates them."""
 
 
 def on_concat(scalars: Scalars, node: exp.Concat) -> Expr:
@@ -98,7 +98,7 @@ def on_concat(scalars: Scalars, node: exp.Concat) -> Expr:
 
 
 def _one_array(scalars: Scalars, node: exp.Concat, given: list[Expr]) -> Expr:
-    """concat(array, array) of Spark, DuckDB and others; NULL makes it NULL, or is passed over, as with texts"""
+    """concat(array, array) of Spark, DuckDB and others; NULL makes it NULL, or is ignored, as with texts"""
     passed_over = bool(node.args.get("coalesce"))
     if any(g.type.kind != "array" for g in given):
         raise scalars.source.error(node, "E_TYPE", "concat takes arrays, or none of them", "array_append(a, x)")
@@ -147,7 +147,7 @@ def on_substring(scalars: Scalars, node: exp.Substring) -> Expr:
 
 
 FROM_THE_LEFT = ("postgres", "redshift", "materialize", "risingwave", "tsql")
-"""Dialects in which a place before the first letter is just that; in others -1 is the last letter."""
+"""Dialects in which a position before the first character is literal; in others -1 is the last character."""
 
 
 def _from_either_end(scalars: Scalars, text: Expr, start: Expr) -> Expr:
@@ -170,14 +170,14 @@ def on_overlay(scalars: Scalars, node: exp.Overlay) -> Expr:
 
 
 def _plain_pattern(scalars: Scalars, value: Expr, pattern: str) -> Literal:
-    """A constant pattern as RE2 wants it: a point is any letter, a new line too."""
+    """A constant pattern in RE2 syntax: a dot matches any character, including newline."""
     written = in_re2(pattern)
     scalars.call("regexp_matches", value, Literal(STR, written))  # its errors are about the pattern as written
     return Literal(STR, f"(?s){written}" if "." in written else written)
 
 
 def on_regexplike(scalars: Scalars, node: exp.RegexpLike) -> Expr:
-    """s ~ pattern; a constant pattern is looked at now, and for all rows at once."""
+    """s ~ pattern; a constant pattern is checked now, once for all rows."""
     value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
     if isinstance(pattern, Literal) and isinstance(pattern.value, str):
         return scalars.call("regexp_matches", value, _plain_pattern(scalars, value, pattern.value))
@@ -228,7 +228,7 @@ def _with_backslashes(pattern: str, escape: str) -> str:
 
 
 def on_hexstring(scalars: Scalars, node: exp.HexString) -> Expr:
-    """x'1F': bytes, as in Spark, MySQL and SQLite; bits, which there are none of, in PostgreSQL"""
+    """x'1F': bytes, as in Spark, MySQL and SQLite; a bit string, which is not supported, in PostgreSQL"""
     digits = node.name
     if scalars.source.dialect in PRINTING or len(digits) % 2 or not re.fullmatch("[0-9A-Fa-f]*", digits):
         raise scalars.source.refuse(node, f"x'{digits}' is not supported here", "bytes are written '\\x1f'::bytea")
@@ -236,12 +236,12 @@ def on_hexstring(scalars: Scalars, node: exp.HexString) -> Expr:
 
 
 def on_currentversion(scalars: Scalars, node: exp.CurrentVersion) -> Expr:
-    """version(): the PostgreSQL that we speak like, and who we are"""
+    """version(): the emulated PostgreSQL version, and our own"""
     return Literal(STR, version())
 
 
 def on_typeof(scalars: Scalars, node: exp.Typeof) -> Expr:
-    """typeof(x) of Spark and DuckDB: what DESCRIBE calls its type"""
+    """typeof(x) of Spark and DuckDB: the type's name as in DESCRIBE"""
     return Literal(STR, sql_name(scalars.bind(node.this).type))
 
 

@@ -1,11 +1,11 @@
-"""Windows of time that a moment is in, as expressions; and TUMBLE in GROUP BY, as Calcite, Flink and Feldera write it:
+"""Time windows as expressions; and TUMBLE in GROUP BY, as in Calcite, Flink and Feldera:
 
     SELECT TUMBLE_START(ts, INTERVAL '1' HOUR), TUMBLE_END(ts, INTERVAL '1' HOUR), count(*)
     FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)
 
-TUMBLE(ts, size [, offset]) is the beginning of the window that a row is in, and a key as any other. TUMBLE_START is
-the same; TUMBLE_END lies a window's size behind it. HOP and SESSION put a row into several windows, or into one that
-depends on other rows: those are functions in FROM (`everview.sql.select.stream_windows`).
+TUMBLE(ts, size [, offset]) is the start of a row's window, and an ordinary grouping key. TUMBLE_START is the same;
+TUMBLE_END is one window size later. HOP and SESSION put a row into several windows, or into one that depends on other
+rows: those are functions in FROM (`everview.sql.select.stream_windows`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def plain(moment: Expr, at: exp.Expr, scalars: Scalars) -> Expr:
 
 
 def again(given: Expr, bound: Expr) -> Expr:
-    """The beginning or end of a window as what the time of the window was given as."""
+    """The start or end of a window in the type of its time argument."""
     return functions.cast(bound, TIMESTAMPTZ) if given.type.kind == "timestamptz" else bound
 
 
@@ -79,7 +79,7 @@ def length(node: exp.Expr, scalars: Scalars) -> int:
 
 
 def offset(args: Sequence[exp.Expr], at: int, scalars: Scalars) -> int:
-    """By how much windows begin later than 1970-01-01, in microseconds; the argument at a place, if it is there."""
+    """The offset of windows from 1970-01-01, in microseconds; the argument at a position, if given."""
     if len(args) <= at:
         return 0
     given = args[at]
@@ -102,6 +102,6 @@ def moved(moment: Expr, by: Expr) -> Expr:
 
 
 def begin(moment: Expr, size: int, offset: int) -> Expr:
-    """The beginning of the window of that size that a moment is in."""
+    """The start of the window of that size that contains a moment."""
     since = call("sub", call("timestamp_diff", moment, EPOCH), steps(offset))
     return moved(moment, call("neg", call("mod", since, steps(size))))

@@ -1,4 +1,4 @@
-"""Functions by name that take or give arrays, JSON, rows, maps, and the like: see `everview.sql.scalar.calls`."""
+"""Functions by name of arrays, JSON, rows, maps, and the like: see `everview.sql.scalar.calls`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What types are called: by us, and elsewhere (pg_typeof, arrow_typeof)."""
+"""Names of types: ours, and in other systems (pg_typeof, arrow_typeof)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SMALL = {8: "smallint", 16: "smallint", -8: "smallint", -16: "integer", -32: "b
 
 
 def in_postgres(declared: DataType) -> str:
-    """A type as PostgreSQL's pg_typeof says it; a whole number is an integer, which has 64 bits here.
+    """A type's name in PostgreSQL's pg_typeof; any int is `integer`, which has 64 bits here.
 
     >>> from everview.types import FLOAT, STR, array
     >>> in_postgres(array(FLOAT)), in_postgres(STR)
@@ -72,7 +72,7 @@ _ARROW = {
 
 
 def in_arrow(declared: DataType) -> str:
-    """A type as DataFusion's arrow_typeof says it.
+    """A type's name in DataFusion's arrow_typeof.
 
     >>> from everview.types import INT, array, decimal
     >>> in_arrow(decimal(2)), in_arrow(array(INT))

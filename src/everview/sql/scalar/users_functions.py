@@ -1,4 +1,4 @@
-"""Functions by name that sqlglot does not know: users' own, those written in SQL, and ours."""
+"""Functions by name that sqlglot does not know: user-defined ones, those written in SQL, and ours."""
 
 from __future__ import annotations
 

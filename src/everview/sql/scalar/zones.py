@@ -1,7 +1,7 @@
-"""Time zones: a timestamptz is a moment.
+"""Time zones: a timestamptz is an instant.
 
-Where a text, a day or a clock's reading is made of a moment or read as one, the session's zone counts (SET TIME ZONE,
-UTC unless said), as it is when the statement is bound: a view keeps the zone in which it was made.
+Conversions between instants and texts, dates or local times use the session's zone (SET TIME ZONE, default UTC) as of
+binding: a view keeps the zone in which it was created.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
-from everview.expr.wordings import zone_of
+from everview.expr.text_conversion import zone_of
 from everview.sql.scalar import constants
 from everview.sql.scalar.forms import Forms
 from everview.sql.text.places import Source
@@ -31,7 +31,7 @@ def zone(scalars: Scalars) -> Literal:
 
 
 def local(scalars: Scalars, moment: Expr) -> Expr:
-    """A timestamptz as the session's clocks show it."""
+    """A timestamptz as local time of the session's zone."""
     if moment.type.kind != "timestamptz":
         return moment
     if scalars.source.zone == "UTC":
@@ -40,7 +40,7 @@ def local(scalars: Scalars, moment: Expr) -> Expr:
 
 
 def absolute(scalars: Scalars, moment: Expr) -> Expr:
-    """A date or timestamp as a moment: when the session's clocks show it."""
+    """A date or timestamp as an instant, in the session's zone."""
     if moment.type.kind == "timestamptz":
         return moment
     plain = constants.folded(functions.cast(moment, TIMESTAMP), scalars.compiler.interner)
@@ -50,7 +50,7 @@ def absolute(scalars: Scalars, moment: Expr) -> Expr:
 
 
 def in_one_zone(scalars: Scalars, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """A timestamp beside a timestamptz becomes one."""
+    """Convert a timestamp next to a timestamptz."""
     kinds = {a.type.kind, b.type.kind}
     if "timestamptz" in kinds and kinds & {"timestamp", "date"} and scalars.source.zone != "UTC":
         return absolute(scalars, a), absolute(scalars, b)
@@ -58,7 +58,7 @@ def in_one_zone(scalars: Scalars, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 def on_attimezone(scalars: Scalars, node: exp.AtTimeZone) -> Expr:
-    """moment AT TIME ZONE zone: what clocks there show; timestamp AT TIME ZONE zone: when they show that."""
+    """moment AT TIME ZONE zone: local time there; timestamp AT TIME ZONE zone: the instant of that local time."""
     value, zone = scalars.bind(node.this), scalars.bind(node.args["zone"])
     if zone.type.kind != "str":
         raise scalars.source.error(node.args["zone"], "E_TYPE", "a time zone is a text", "AT TIME ZONE 'Europe/Oslo'")
@@ -76,7 +76,7 @@ def on_attimezone(scalars: Scalars, node: exp.AtTimeZone) -> Expr:
 
 
 def checked_zone(name: Any, at: exp.Expr, source: Source) -> str:
-    """The name of a time zone that there is."""
+    """The name of an existing time zone."""
     try:
         zone_of(str(name))
     except ValueError:

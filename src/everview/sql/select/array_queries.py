@@ -1,12 +1,12 @@
-"""ARRAY(SELECT ...): the rows of a query as an array, in their order.
+"""ARRAY(SELECT ...): the rows of a query as an array, in order.
 
-It is put in other words: an aggregate over the query, whose order becomes columns of it,
+It is rewritten as an aggregate over the query, with its sort keys as columns,
 
     ARRAY(SELECT x FROM t ORDER BY y LIMIT 3)
     coalesce((SELECT array_agg(list.item ORDER BY list.order1) FROM
               (SELECT x AS item, y AS order1 FROM t ORDER BY y LIMIT 3) AS list), '{}')
 
-so it may be correlated, and is kept as any other aggregate is.
+so it may be correlated, and is maintained like any other aggregate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIST, ITEM = "list", "item"
 
 
 def aggregated(node: exp.Array, source: Source) -> exp.Subquery:
-    """The query of one value for an ARRAY(query); made once, for an expression may be bound several times."""
+    """The scalar query for an ARRAY(query); created once, because an expression may be bound several times."""
     made = node.meta.get(_MADE)
     if made is None:
         made = node.meta[_MADE] = _made(node, source)
@@ -52,7 +52,7 @@ def _named(expr: exp.Expr, name: str) -> exp.Alias:
 
 
 def _ordered(query: exp.Select, name: str) -> list[exp.Expr]:
-    """What the items are ordered by: outputs of the query, added to it if they are none."""
+    """The sort keys of the items: outputs of the query, added to it if necessary."""
     keys: list[exp.Expr] = []
     order = query.args.get("order")
     output = query.expressions[0]

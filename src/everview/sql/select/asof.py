@@ -1,12 +1,12 @@
-"""ASOF joins: each row with the partner that was valid then.
+"""ASOF joins: each row with the partner valid at its time.
 
     FROM trade t ASOF [LEFT] JOIN price p ON p.sku = t.sku AND p.at <= t.at
 
-Every distinct row of the left is joined with all partners that fulfil the conditions; of these the first by the time
+Every distinct row of the left is joined with all partners that satisfy the conditions; of these the first by the time
 in the inequality is kept (a maintained top 1, ties broken by the other columns), and the result is joined back to the
-left, whose multiplicities stay. So a price that comes late corrects the trades after it.
+left, keeping its multiplicities. A price that arrives late therefore corrects the trades after it.
 
-Hazard: all partners before a row are looked at when the row comes, however old they are.
+Hazard: all partners before a row are examined when the row arrives, however old they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LATEST = {"ge": True, "gt": True, "le": False, "lt": False}
 
 
 Split = Callable[[Sequence[Expr], int, str], tuple[joins.Condition, list[Expr]]]
-"""Makes keys and residual of conditions; see `everview.sql.select.conditions.split`."""
+"""Splits conditions into keys and residual; see `everview.sql.select.conditions.split`."""
 
 
 def joined(

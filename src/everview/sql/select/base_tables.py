@@ -1,8 +1,8 @@
-"""What a plan makes of one base table by filters and projections alone, looked at from the table.
+"""Plans that only filter and project one base table, in terms of the table.
 
-What follows a table (`everview.session.clock`) is about the table's own rows. So an expression over a query's
-columns is put in terms of the table's, and the query is built again over the follower's table, whose further columns
-are passed on.
+Clock followers (`everview.session.clock`) are about the table's own rows. An expression over a query's columns is
+therefore rewritten over the table's, and the query is rebuilt over the follower's table, whose additional columns are
+passed through.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def base_table(compiler: Compiler, node: plan.Node) -> Table | None:
-    """The base table that a node is, if it is one that people see."""
+    """The base table that a node is, if it is visible to users."""
     found = compiler.core.catalog.table_of(node) if isinstance(node, plan.Table) else None
     return found if found is not None and relation_of(found).origin is None else None
 
 
 def over_table(node: plan.Node, exprs: Sequence[Expr]) -> tuple[plan.Node, list[Expr]]:
-    """What is below filters and projections, and expressions over the node as ones over that."""
+    """What is below filters and projections, and expressions over the node rewritten over that."""
     found = list(exprs)
     while isinstance(node, (plan.Filter, plan.Project)):
         if isinstance(node, plan.Project):
@@ -38,7 +38,7 @@ def over_table(node: plan.Node, exprs: Sequence[Expr]) -> tuple[plan.Node, list[
 
 
 def rebuilt(node: plan.Node, base: plan.Node, more: int) -> plan.Node:
-    """The same filters and projections over another base, whose last columns are passed on."""
+    """The same filters and projections over another base, whose last columns are passed through."""
     if isinstance(node, plan.Filter):
         return plan.Filter(rebuilt(node.child, base, more), node.predicate)
     if isinstance(node, plan.Project):

@@ -1,12 +1,12 @@
-"""How the joins of a query are kept: chosen by the query's shape, or as its text asks.
+"""Chooses how a query's joins are maintained: by its shape, or as requested.
 
     /*+ plan(delta) */      in a statement: for that statement
     SET plan = 'delta'      for all that follow; SET plan = default ends it
 
-The ways are those of `everview.plan.multiway`. What is chosen when nobody asks differs in one thing from other
-languages: a cycle through *different* tables, such as the nation of customer and supplier in TPC-H's fifth query, stays
-binary. It looks like a triangle in a graph, costs a hundred times as much if joined like one, and is far more common in
-SQL; three occurrences of one table are what tells a pattern.
+The ways are those of `everview.plan.multiway`. The default differs from other languages in one respect: a cycle through
+*different* tables, such as the nation of customer and supplier in TPC-H's fifth query, stays binary. It looks like a
+triangle in a graph, but joining it like one costs a hundred times as much, and such cycles are far more common in SQL;
+three occurrences of one table indicate a graph pattern.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from everview.sql.text.parts import understood
 from everview.sql.text.places import Source, SqlError
 
 PATTERN = 3
-"""Joins of one table with itself from which they are taken for a pattern in a graph."""
+"""Number of self-joins of one table from which they count as a graph pattern."""
 
 DIFFERENT = "the query has a cycle through different tables"
-"""Why all joins of a query are binary though nobody asked."""
+"""Why all joins of a query are binary by default."""
 
 _HINT = re.compile(r"\+\s*plan\s*\(\s*'?(\w+)'?\s*\)\s*$", re.IGNORECASE)
 
 
 def hinted(tokens: Iterable[Token]) -> Choice | None:
-    """The choice of the last hint among a statement's comments.
+    """The choice of the last hint in a statement's comments.
 
     >>> import sqlglot
     >>> hinted(sqlglot.tokenize("SELECT /*+ plan(wco) */ 1", read="postgres"))
@@ -68,7 +68,7 @@ def _known(name: str, error: SqlError) -> Choice:
 
 
 def how_to_join(node: plan.Node, asked: Choice | None) -> Choice | None:
-    """What is asked for; else None, to go by the shape, or binary for cycles through different tables."""
+    """The requested choice; else None, to decide by shape, or binary for cycles through different tables."""
     if asked is not None:
         return asked
     inputs = Counter(leaf for join in node.walk() if isinstance(join, plan.Join) for leaf in _leaves(join))
@@ -78,12 +78,12 @@ def how_to_join(node: plan.Node, asked: Choice | None) -> Choice | None:
 
 
 def why(how: Choice | None, asked: Choice | None) -> str:
-    """The reason for what `how_to_join` said, if it has one that is not the shape's and nobody asked."""
+    """The reason for the choice, if it is neither the shape nor a request."""
     return DIFFERENT if how is not None and asked is None else ""
 
 
 def _leaves(join: plan.Join) -> Iterator[plan.Node]:
-    """The inputs of a join that are no joins, through filters and projections."""
+    """The inputs of a join that are not joins, through filters and projections."""
     for side in (join.left, join.right):
         while isinstance(side, (plan.Filter, plan.Project)):
             side = side.child

@@ -1,4 +1,4 @@
-"""Binds the queries of one statement: what it knows of the statement, what is in sight, and which file binds what."""
+"""Binds the queries of one statement: its settings, visible names, and dispatch to the other modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.codes.interner import Interner
-from everview.dataflow.lending import is_guest
+from everview.dataflow.read_leases import is_guest
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.language.relation import relation_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from everview.session.session import Session
 
 ORDER_BY_SIZE_ROWS = 10_000
-"""Rows from which the order of joins goes by sizes: below, it is the text's, so that plans can be foretold."""
+"""Number of rows from which joins are ordered by size: below, textual order is used, so that plans are predictable."""
 
 
 class Compiler:
@@ -53,47 +53,47 @@ class Compiler:
         self.core = core_of(session)
         self.source = source
         self.standing = standing
-        """Whether the answer is kept, so that now() moves."""
+        """Whether the result is maintained, so that now() moves."""
         self.parameters = source.parameters or Parameters()
         self.by_text = is_guest()
-        """Whether joins are in the text's order whatever the sizes: so a definition is the same on any day."""
+        """Whether joins are in textual order whatever the sizes, so that a definition is stable."""
         self.by_size = False
         """Whether some joins were ordered by sizes."""
         self.target: exp.Expr | None = None
-        """The table that a statement changes: a table whatever WITH calls so."""
+        """The target table of a statement: a table even if WITH uses its name."""
         self.given: Mapping[int, Relation | None] = {}
-        """WITH queries that change rows, by identity; see `everview.sql.dml.modifying`."""
+        """Data-modifying WITH queries, by identity; see `everview.sql.dml.modifying`."""
         self.emitted = False
-        """Whether there are windows that EMIT ON WINDOW CLOSE is about."""
+        """Whether there are windows for EMIT ON WINDOW CLOSE."""
         self.trusted = False
-        """Whether it binds for the system itself, whoever acts: conditions of policies."""
+        """Whether it binds for the system itself, ignoring the current user: conditions of policies."""
         self.shared = False
-        """Whether attributes that policies read are parameters, not constants."""
+        """Whether attributes in policies are parameters, not constants."""
         self.claims: dict[str, Any] = {}
-        """Attributes of whoever acts that the plan depends on, and their values."""
+        """The current user's attributes that the plan depends on, with their values."""
         self.command = "SELECT"
-        """What is done to the rows of the target."""
+        """The command that changes the target's rows."""
         self.loop_depth = 0
         self.called: dict[str, None] = {}
         """Functions written in SQL that are called, in order."""
         self._marked: dict[int, exp.Expr] = {}
         """Statements whose calls of functions written in SQL are marked."""
         self.alone: dict[tuple[int, tuple[tuple[str, int], ...]], tuple[Query, exp.Expr, Env]] = {}
-        """Subqueries that read nothing around them, by identity and by what the names in sight stand for: each level of
-        a nest of them is asked for twice, and may be bound once."""
+        """Uncorrelated subqueries, by identity and by the meaning of visible names: each nesting level is requested
+        twice, but bound once."""
         self.inlining: tuple[str, ...] = ()
         """Those whose bodies are being bound."""
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""
         self.files: dict[Table, files.FileTable] = {}
-        """Files read, by the tables that stand for them."""
+        """Files read, by their placeholder tables."""
 
     @property
     def interner(self) -> Interner:
         return self.core.interner
 
     def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
-        """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
+        """Estimates for ordering joins; None if they would not matter: two leaves, or nothing large among them."""
         if self.by_text or len(leaves) < 3 or max(map(self._sizes.rows, leaves)) < ORDER_BY_SIZE_ROWS:
             return None
         self.by_size = True
@@ -170,7 +170,7 @@ class Compiler:
         raise self.source.refuse(node, f"{node.key} is not a query")
 
     def with_clause(self, node: exp.Expr, env: Env) -> Env:
-        """The names in sight with those of the query's WITH."""
+        """The visible names including the query's WITH."""
         clause = node.args.get("with_")
         if clause is None:
             return env
@@ -185,7 +185,7 @@ class Compiler:
         return env
 
     def _refuse_twice(self, clause: exp.With) -> None:
-        """Two queries of one WITH have two names."""
+        """Refuse two queries of one WITH with the same name."""
         seen: set[str] = set()
         for cte in clause.expressions:
             if cte.alias.lower() in seen:
@@ -208,7 +208,7 @@ class Compiler:
         return self.query(node, env, None).relation()
 
     def renamed(self, cte: exp.CTE, relation: Relation) -> Relation:
-        """With the column names that the WITH gives."""
+        """With the column names of the WITH."""
         columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or [])
         if len(columns) > relation.width:
             raise self.source.error(

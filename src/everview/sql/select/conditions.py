@@ -1,7 +1,7 @@
-"""Conditions of joins: what of them are keys, what is tested on pairs, and what filters one side before.
+"""Join conditions: splits them into keys, residual tests on pairs, and filters on one side.
 
-`a.x = b.y AND (a.z < b.z OR a.z IS NULL)` joins on x and y and tests the rest. Nested ANDs are one list, and what every
-branch of an OR asks for is taken out of it, so that it can be a key, too.
+`a.x = b.y AND (a.z < b.z OR a.z IS NULL)` joins on x and y and tests the rest. Nested ANDs are flattened, and common
+parts of all branches of an OR are factored out, so that they can be keys, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from everview.plan.nodes import Filter, Node
 
 
 def outer_join(left: Node, right: Node, conditions: Iterable[Expr], how: str) -> Node:
-    """A join where it stands, on conditions over both sides' columns."""
+    """An outer join at its position, on conditions over both sides' columns."""
     condition, right_only = split(conditions, len(left.types), how)
     if right_only:
         right = Filter(right, conjunction(right_only))
@@ -25,7 +25,7 @@ def outer_join(left: Node, right: Node, conditions: Iterable[Expr], how: str) ->
 
 
 def split(conditions: Iterable[Expr], width: int, how: str) -> tuple[joins.Condition, list[Expr]]:
-    """Conditions over two sides as keys and residual, and those that may filter the right side first."""
+    """Split conditions over two sides into keys and residual, and those that can filter the right side first."""
     left_keys: list[Expr] = []
     right_keys: list[Expr] = []
     rest: list[Expr] = []
@@ -55,7 +55,7 @@ def _key_pair(part: Expr, width: int) -> tuple[Expr, Expr] | None:
 
 
 def parts(expr: Expr) -> Iterator[Expr]:
-    """What must all hold; what every branch of an `or` asks for is taken out of it."""
+    """The conjuncts of a condition, with common parts of OR branches factored out."""
     if isinstance(expr, Call) and expr.op == "and":
         for part in expr.args:
             yield from parts(part)
@@ -73,7 +73,7 @@ def parts(expr: Expr) -> Iterator[Expr]:
 
 
 def branches(expr: Expr) -> Iterator[Expr]:
-    """What one of must hold."""
+    """The disjuncts of a condition."""
     if isinstance(expr, Call) and expr.op == "or":
         for branch in expr.args:
             yield from branches(branch)
@@ -82,13 +82,13 @@ def branches(expr: Expr) -> Iterator[Expr]:
 
 
 def shifted(expr: Expr, by: int) -> Expr:
-    """The expression over columns `by` further right."""
+    """The expression with columns shifted by `by`."""
     refs = [e for e in expr.walk() if isinstance(e, ColumnRef)]
     return expr.remap({e.index: ColumnRef(e.type, e.index + by) for e in refs})
 
 
 def moved(expr: Expr, place: dict[int, int]) -> Expr:
-    """The expression over columns that are elsewhere now."""
+    """The expression over moved columns."""
     refs = [e for e in expr.walk() if isinstance(e, ColumnRef)]
     return expr.remap({e.index: ColumnRef(e.type, place[e.index]) for e in refs})
 
@@ -97,7 +97,7 @@ def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
     """The parts of a condition that must all hold."""
     found: list[exp.Expr] = []
     todo = [node] if node is not None else []
-    while todo:  # no recursion: there may be thousands
+    while todo:  # iterative: there may be thousands
         part = todo.pop()
         inner = part.unnest() if isinstance(part, exp.Paren) else part
         if isinstance(inner, exp.And):

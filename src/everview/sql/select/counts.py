@@ -1,9 +1,9 @@
-"""How many rows LIMIT, OFFSET and FETCH FIRST ask for: an expression of constants, computed once.
+"""Row counts of LIMIT, OFFSET and FETCH FIRST: constant expressions, computed once.
 
     LIMIT 10, LIMIT 2 * 5, LIMIT 9.5     10 rows: a number is rounded, as PostgreSQL does
     LIMIT ALL, LIMIT NULL               all rows
 
-A view keeps so many rows from then on, so what may change (a column, a subquery) is refused.
+A view keeps that many rows from then on, so anything that may change (a column, a subquery) is refused.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 NUMBERS = ("int", "decimal", "numeric", "float")
 
 ALL_ROWS = 2**61
-"""More rows than there can be: the limit of an OFFSET without LIMIT, and as much as a LIMIT or OFFSET can say."""
+"""More rows than possible: the limit of an OFFSET without LIMIT, and the maximum of LIMIT and OFFSET."""
 
 
 def count(clause: exp.Expr | None, compiler: Compiler) -> int | None:
-    """The number of rows that a clause says; None: as many as there are."""
+    """The row count of a clause; None: unlimited."""
     if clause is None:
         return None
     source = compiler.source

@@ -1,17 +1,16 @@
-"""Which rows need a subquery: one that fails is an error only for these.
+"""Demand: which rows need a subquery, so that its errors count only for these.
 
 A subquery is computed once for all rows, so an error inside it (a division by zero, say) would be an error of the whole
-view, also where no row ever looks at the value: in a branch of CASE that nobody takes, or behind a WHERE that lets
-nothing through. So a subquery that may fail is made to depend on one more column of the query around it, its *demand*:
-1 where the value is looked at, NULL elsewhere. Like every column that a subquery depends on, it is joined to the
-subquery's FROM (`everview.sql.select.subqueries`), without its NULLs; if no row needs the subquery, nothing is
-computed.
+view, even if no row uses the value: in a CASE branch not taken, or behind a WHERE that filters everything. A subquery
+that may fail is therefore made to depend on an additional column of the outer query, its *demand*: 1 where the value is
+used, NULL elsewhere. Like every correlated column, it is joined to the subquery's FROM
+(`everview.sql.select.subqueries`), without NULLs; if no row needs the subquery, nothing is computed.
 
-Which conditions stand before the place that is being bound is noted in the scope (`Scope.demands`) by CASE, COALESCE,
-AND and OR.
+The conditions that guard the expression being bound are recorded in the scope (`Scope.demands`) by CASE, COALESCE, AND
+and OR.
 
-Hazard: that join costs what the subquery's FROM is large, once. So plain sums and products, which can only overflow,
-are taken as they are: an overflow inside a subquery is an error for all rows.
+Hazard: that join costs the size of the subquery's FROM, once. Plain sums and products, which can only overflow, are
+therefore exempt: an overflow inside a subquery is an error for all rows.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ SAFE = frozenset({
     "year", "month", "day", "hour", "minute", "second", "dayofweek", "date_trunc", "date_add_days", "date_diff_days",
     "timestamp_add", "add_months", "extract_epoch",
 })  # fmt: skip
-"""Functions that fail by overflow at most."""
+"""Functions that can only fail by overflow."""
 
 
 def may_fail(node: Node) -> bool:
@@ -62,7 +61,7 @@ def _risky(expr: Expr) -> bool:
 
 @contextmanager
 def only_where(scope: Scope, *conditions: Expr) -> Iterator[None]:
-    """What is bound inside is looked at for rows only for which these conditions are true."""
+    """Bind the inside as used only for rows for which these conditions are true."""
     scope.demands += conditions
     try:
         yield
@@ -76,7 +75,7 @@ def unless(condition: Expr) -> Expr:
 
 
 def column(scope: Scope) -> int:
-    """The position of a new column of the scope: 1 where the value that is being bound is needed, else NULL."""
+    """The position of a new column of the scope: 1 where the value being bound is needed, else NULL."""
     one: Expr = Literal(INT, 1)
     if scope.demands:
         one = call("case", conjunction(list(scope.demands)), one, Literal(INT.optional(), None))

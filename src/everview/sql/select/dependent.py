@@ -1,10 +1,10 @@
-"""Columns that a GROUP BY decides without naming them: those of a table whose key it names.
+"""Functional dependency in GROUP BY: all columns of a table whose key is grouped by.
 
     SELECT c.id, c.name, count(*) FROM customer c JOIN orders o ON o.customer = c.id GROUP BY c.id
 
-A key is unique as long as the table is there, and a row that an outer join fills with NULLs has NULL for all of a
-table's columns. So such columns are grouped by as well, which makes the same groups. PostgreSQL does so too, for
-primary keys; other systems refuse it.
+A key is unique as long as the table exists, and an unmatched row of an outer join has NULL in all of a table's columns.
+Such columns are therefore added to the grouping, which does not change the groups. PostgreSQL does so too, for primary
+keys; other systems refuse it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
 
 Key = tuple[exp.Expr, Expr]
-"""What is grouped by: as it is written, and bound."""
+"""A grouping key: as written, and bound."""
 
 
 def columns(
     compiler: Compiler, by: Sequence[Key], nodes: Sequence[exp.Expr], below: Scalars, unique: Sequence[frozenset[Field]]
 ) -> list[Key]:
-    """Further columns to group by: those that `nodes` name, of tables whose key (one of `unique`) is grouped by."""
+    """Further columns to group by: those that `nodes` refer to, of tables whose key (one of `unique`) is grouped by."""
     fields = below.scope.relation.fields
     grouped = {fields[e.index] for _, e in by if isinstance(e, ColumnRef)}
     tables = {next(iter(key)).table for key in unique if key <= grouped}
@@ -48,7 +48,7 @@ def columns(
 
 
 def _named(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Columns and stars outside of subqueries and aggregates; the function of a window is no aggregate."""
+    """Columns and stars outside subqueries and aggregates; a window function is not an aggregate."""
     todo = [node]
     while todo:
         each = todo.pop()

@@ -1,10 +1,10 @@
 """FROM and WHERE: tables, derived tables, and joins of every kind.
 
-Relations joined by comma, CROSS and INNER JOIN are collected as *leaves* with one list of conditions, and joined in an
-order that is chosen (`everview.sql.select.join_order`). Outer joins are made where they stand, because their conditions
-do not commute with the rest.
+Relations joined by comma, CROSS and INNER JOIN are collected as *leaves* with one list of conditions, and joined in a
+chosen order (`everview.sql.select.join_order`). Outer joins are built at their position, because their conditions do
+not commute with the rest.
 
-Expressions are bound to the columns in the order of the text. The finished plan has them in that order again.
+Expressions are bound to the columns in textual order. The finished plan has them in that order again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
 class Unfolded(NamedTuple):
-    """A table function applied to rows, each of which is followed by what it gives."""
+    """A table function applied to rows, each of which is combined with its results."""
 
     child: Node
     made: Bound
@@ -66,17 +66,17 @@ class FromClause:
         self.leaves: list[Relation] = []
         self.conditions: list[Expr] = []
         self.late: list[exp.Expr] = []
-        """Conditions with subqueries: they are applied to the joined rows."""
+        """Conditions with subqueries, applied to the joined rows."""
         self.wanted: list[Node] = []
-        """Further leaves that are no relations of the FROM: of these only says whether there is a partner."""
+        """Further leaves that are not relations of the FROM: only the existence of a match matters."""
         self.keys: list[frozenset[Field]] = []
-        """The key of each table that has one, as its fields are called: it decides all of the table's columns."""
+        """The key of each table that has one, by field names: it determines all of the table's columns."""
         self.placed: dict[int, Expr] = {}
-        """Parts of the text that follow the clock and are columns, by identity."""
+        """Clock-dependent parts of the text that are columns, by identity."""
         self.terms: list[tuple[int, Term, exp.Expr]] = []
-        """Conditions on now(): the leaf they are about, over its columns, and where they stand."""
+        """Conditions on now(): their leaf, over its columns, and their positions."""
         self.unfolded: dict[Node, Unfolded] = {}
-        """What table functions were applied to, by what they gave."""
+        """The inputs of table functions, by their results."""
         self.comma = False
         self.only_context = False
         """Whether the only leaf is the context."""
@@ -101,7 +101,7 @@ class FromClause:
 
     @property
     def relation(self) -> Relation:
-        """The columns of all leaves in the order of the text (the plan is only good for its types)."""
+        """The columns of all leaves in textual order (the plan is only valid for its types)."""
         if len(self.leaves) == 1:
             return self.leaves[0]
         node = self.leaves[0].node
@@ -125,7 +125,7 @@ class FromClause:
                 self.conditions.append(Scalars(self.compiler, self.scope(), self.env).condition(part))
 
     def _follow_clock(self, part: exp.Expr) -> None:
-        """A condition on now() belongs to the leaf whose columns it names."""
+        """Assign a condition on now() to the leaf whose columns it names."""
         starts = [0]
         for leaf in self.leaves:
             starts.append(starts[-1] + len(leaf.fields))
@@ -137,7 +137,7 @@ class FromClause:
             self.terms.append((owner, Term(shifted(term.expr, -starts[owner]), term.side), part))
 
     def widen(self, at: int, node: Node, more: int) -> None:
-        """A leaf gets further columns, which nobody can name; what was bound is moved."""
+        """Give a leaf additional unnamed columns, shifting what is already bound."""
         end = sum(len(leaf.fields) for leaf in self.leaves[: at + 1])
         old = self.leaves[at]
         self.leaves[at] = replace(old, node=node, fields=(*old.fields, *[HIDDEN_FIELD] * more))
@@ -149,7 +149,7 @@ class FromClause:
         self.placed = {place: behind(expr) for place, expr in self.placed.items()}
 
     def has_key(self) -> bool:
-        """Whether there is one row at most (for each context): the only table has a key, and it is given."""
+        """Whether there is at most one row (for each context): the only table has a key, and it is given."""
         before = 1 if self.outer is not None and self.outer.positions else 0
         leaf = self.leaves[-1].node
         if len(self.leaves) != before + 1 or not isinstance(leaf, Table) or not leaf.key:
@@ -159,7 +159,7 @@ class FromClause:
         return all(start + k in given for k in leaf.key)
 
     def joined(self) -> Relation:
-        """Everything but the conditions with subqueries."""
+        """Everything except the conditions with subqueries."""
         relation = self.relation
         nodes, conditions = self._before_functions()
         for i in dict.fromkeys(owner for owner, _, _ in self.terms):
@@ -167,14 +167,14 @@ class FromClause:
             nodes[i] = timed.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
         nodes += self.wanted
         late = [c for c in conditions if self.outer is not None and self.outer.demand is not None]
-        late = [c for c in late if demand.fails(c)]  # not for rows that nobody has asked for
+        late = [c for c in late if demand.fails(c)]  # not for rows that were not requested
         node = ordered_join(nodes, [c for c in conditions if c not in late], self.compiler.sizes(nodes))
         node = Filter(node, conjunction(late)) if late else node
         return Relation(joins.take(node, range(len(relation.fields))), relation.fields)
 
     def _before_functions(self) -> tuple[list[Node], list[Expr]]:
-        """The leaves, and the conditions that are left when those on rows that a table function is applied to are
-        tested before it: it may fail for other rows (the elements of JSON WHERE jsonb_typeof(j) = 'array').
+        """The leaves, and the remaining conditions once those on the input of a table function are tested before it:
+        the function may fail for other rows (the elements of JSON WHERE jsonb_typeof(j) = 'array').
         """
         nodes, left, start = [], self.conditions, 0
         for leaf in self.leaves:
@@ -193,7 +193,7 @@ class FromClause:
         return max(condition.columns()) < start + len(self.unfolded[node].child.types)
 
     def _filtered(self, node: Node, conditions: list[Expr]) -> Node:
-        """The rows of a node for which conditions hold, tested before the functions that it is made by."""
+        """The rows of a node for which conditions hold, tested before its table functions."""
         if not conditions:
             return node
         if node not in self.unfolded:
@@ -205,8 +205,8 @@ class FromClause:
         return Filter(rows, conjunction(behind)) if behind else rows
 
     def also(self, node: Node, conditions: Sequence[Expr]) -> bool:
-        """Keep rows for which one of the node's rows, which are distinct, fulfils conditions (over the FROM's columns,
-        then the node's), by joining it like any other leaf. Not if it would come last anyway, without sizes to go by.
+        """Keep rows for which one of the node's distinct rows satisfies conditions (over the FROM's columns, then the
+        node's), by joining it like any other leaf. Not if it would come last anyway, without sizes to decide.
         """
         if self.compiler.sizes([*(leaf.node for leaf in self.leaves), *self.wanted, node]) is None:
             return False
@@ -235,7 +235,7 @@ class FromClause:
         return leaf
 
     def _add(self, leaf: Relation) -> None:
-        """One more leaf; if its rows belong to values of parameters, only those for the values in question."""
+        """Add a leaf; if its rows belong to values of parameters, only those for the values in question."""
         root = self.compiler.parameters.outer
         if leaf.parameters and self.outer is root and len(self.leaves) == 1 and self.only_context:
             self.only_context = False
@@ -313,7 +313,7 @@ class FromClause:
             self._outer(right, on, how, join)
 
     def _semi(self, join: exp.Join, found: bool) -> None:
-        """a LEFT SEMI JOIN b ON ...: the rows of a for which there is one; ANTI: for which there is none."""
+        """a LEFT SEMI JOIN b ON ...: the rows of a with a match; ANTI: without one."""
         on = join.args.get("on")
         what = "SEMI" if found else "ANTI"
         if on is None and not join.args.get("using") and self.source.dialect in JAVA:
@@ -329,7 +329,7 @@ class FromClause:
         self.where(exists if found else exp.Not(this=exists))
 
     def _function(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
-        """A table function: a leaf if it reads nothing before it, else applied to what is joined so far."""
+        """A table function: a leaf if it is uncorrelated, else applied to what is joined so far."""
         if isinstance(node, exp.Lateral):
             self.source.only(node, "this", "alias", "ordinality", "joins", "view", "outer")
         else:
@@ -351,7 +351,7 @@ class FromClause:
             self._outer(right, on, how, at)
 
     def _applied(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
-        """A table function of columns: every joined row becomes the rows that it gives."""
+        """A table function of columns: every joined row is combined with its results."""
         plain = on is None or (isinstance(on, exp.Boolean) and on.this)
         if how not in ("inner", "left") or (how == "left" and not plain):
             raise self.source.refuse(
@@ -369,7 +369,7 @@ class FromClause:
             self.where(on)
 
     def _called(self, made: Bound, call_: TableCall, node: exp.Expr) -> tuple[Field, ...]:
-        """A function's columns: of one that gives single values, the alias is the column's name, too."""
+        """A function's columns: for single values, the alias is also the column's name."""
         alias = node.args.get("alias")
         name = alias.name if alias is not None and alias.name else call_.name
         columns = tuple(c.name for c in (alias.args.get("columns") or [])) if alias is not None else ()
@@ -414,7 +414,7 @@ class FromClause:
         raise self.source.refuse(node, f"{node.key} is not supported in FROM")
 
     def _derived(self, node: exp.Expr) -> Relation:
-        """A query in FROM. It may read the query around the one that it stands in, and then has a context too."""
+        """A query in FROM. If it reads an outer query, it has a context too."""
         outer, compiler = self.outer, self.compiler
         if outer is None or outer is compiler.parameters.outer:
             return compiler.derived(node, self.env)
@@ -454,7 +454,9 @@ class FromClause:
         """LATERAL VIEW [OUTER] explode(a) t AS x, as Hive and Spark write it behind the joins."""
         call_ = table_functions.found(node)
         if call_ is None or call_.name in STREAMS or not node.args.get("view"):
-            raise self.source.refuse(node, "LATERAL VIEW is followed by a function that gives rows", "explode(array)")
+            raise self.source.refuse(
+                node, "LATERAL VIEW must be followed by a function that returns rows", "explode(array)"
+            )
         self._function(replace(call_, outer=call_.outer or bool(node.args.get("outer"))), node, "inner", None, node)
 
     def _lateral(self, node: exp.Lateral, how: str, on: exp.Expr | None = None) -> None:
@@ -483,7 +485,7 @@ class FromClause:
     # --------------------------------------------------------------------------- joins where they stand
 
     def _replace(self, relation: Relation) -> None:
-        """One leaf in place of all."""
+        """Replace all leaves by one."""
         self.leaves, self.conditions, self.terms = [relation], [], []
 
     def _outer(self, right: Relation, on: exp.Expr | None, how: str, at: exp.Expr) -> None:
@@ -549,7 +551,7 @@ class FromClause:
                 )
 
     def _using(self, right: Relation, names: Sequence[str], how: str, at: exp.Join) -> None:
-        """Columns of both sides appear once, before all others; with their tables' names both are still there."""
+        """Columns of USING appear once, before all others; both are still accessible with their tables' names."""
         self._check_sides(how, at)
         left = self.joined()
         width = len(left.fields)
@@ -588,7 +590,7 @@ class FromClause:
 
 
 def _given(condition: Expr, start: int) -> Iterator[int]:
-    """The column from `start` on that an equality says is what columns before it, or constants, are."""
+    """The column from `start` on that an equality equates with earlier columns or constants."""
     if isinstance(condition, Call) and condition.op == "eq":
         for one, other in (condition.args, condition.args[::-1]):
             if isinstance(one, ColumnRef) and one.index >= start and max(other.columns(), default=-1) < start:
@@ -604,7 +606,7 @@ def _holds_joins(node: exp.Subquery) -> bool:
 
 
 def visible(relation: Relation) -> Relation:
-    """Without the columns that are only there under their tables' names: what * gives."""
+    """Without the columns that are only accessible with their tables' names: the expansion of *."""
     kept = [i for i, f in enumerate(relation.fields) if f.plain or i < relation.hidden]
     fields = tuple(relation.fields[i] for i in kept)
     return replace(relation, node=joins.take(relation.node, kept), fields=fields)

@@ -1,10 +1,10 @@
 """GROUP BY and aggregates.
 
-Aggregates are collected first, from SELECT, HAVING and ORDER BY; then one Reduce computes them; then the expressions
-around them are bound over its result, where an expression that is grouped by is its key.
+Aggregates are collected first, from SELECT, HAVING and ORDER BY; then one Reduce computes them; then the surrounding
+expressions are bound over its result, where a grouped expression is its key.
 
-Without GROUP BY there is one row even if nothing is aggregated: for a context (see `everview.sql.select.subqueries`)
-without rows, and for a whole query without rows, the aggregates of nothing (0 for counts, else NULL) are added.
+Without GROUP BY there is one row even for empty input: for a context (see `everview.sql.select.subqueries`) without
+rows, and for a whole query without rows, the aggregates of the empty set (0 for counts, else NULL) are added.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from everview.expr import common_types, exact_variance, functions, typed, variance
+from everview.expr import common_types, functions
 from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
@@ -35,15 +35,16 @@ from everview.plan.nodes import (
 )
 from everview.sql.folds import Folding
 from everview.sql.lists import Documents, Listing
-from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.scalars import Bound, Scalars
 from everview.sql.select import composed, named_aggregates
+from everview.sql.select.moments import MOMENTS, moment
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
 from everview.sql.select.sort_keys import sort_keys
 from everview.sql.select.windows import AGGREGATES, windows_in
-from everview.sql.text import dialects, parts
+from everview.sql.text import parts
 from everview.sql.text.callnames import LISTS
 from everview.sql.text.places import has_query
-from everview.types import FLOAT, FREE, INT, JSON, STR, DataType, array, numeric
+from everview.types import FLOAT, INT, JSON, STR, DataType, array
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def _total(arg: Expr, distinct: tuple[Expr, ...]) -> _Slot:
 
 @dataclass(frozen=True)
 class _ListSlot:
-    """An aggregate in Python: `exprs` are the condition if there is one, the values, and what they are ordered by."""
+    """An aggregate in Python: `exprs` are the condition if there is one, the values, and the sort keys."""
 
     function: Listing | Folding
     exprs: tuple[Expr, ...]
@@ -77,22 +78,6 @@ class _ListSlot:
 
 Slot = _Slot | _ListSlot
 
-MOMENTS: dict[type[exp.Expr], variance.Moment] = {
-    exp.Variance: variance.var_samp,
-    exp.VariancePop: variance.var_pop,
-    exp.Stddev: variance.stddev_samp,
-    exp.StddevSamp: variance.stddev_samp,
-    exp.StddevPop: variance.stddev_pop,
-}
-
-EXACT_MOMENTS: dict[type[exp.Expr], exact_variance.Moment] = {
-    exp.Variance: exact_variance.var_samp,
-    exp.VariancePop: exact_variance.var_pop,
-    exp.Stddev: exact_variance.stddev_samp,
-    exp.StddevSamp: exact_variance.stddev_samp,
-    exp.StddevPop: exact_variance.stddev_pop,
-}
-
 NAMED = (exp.AnonymousAggFunc, exp.WithinGroup, exp.FirstValue, exp.LastValue)
 """Aggregates that are bound by name."""
 
@@ -105,28 +90,30 @@ class Grouped(Scalars):
     ) -> None:
         super().__init__(below.compiler, below.scope, below.env)
         self.below = below
+        self._of_rows: Bound = {}
+        self._pure: dict[int, exp.Expr] = {}
         self.context = context
         self.keys = [*joins.refs(below.scope.relation.node.types[:context]), *(e for _, e in keys)]
         self.written = {node: context + i for i, (node, _) in enumerate(keys)}
         self.sets = [[*range(context), *(context + i for i in s)] for s in sets]
         self.slots: list[Slot] = []
         self.groupings: list[tuple[int, ...]] = []
-        """The keys of each GROUPING(...): a column behind the slots says which of them are not grouped by."""
+        """The keys of each GROUPING(...): a column after the slots says which of them are not grouped by."""
         self.columns: dict[int, Callable[[], Expr]] = {}
-        """What each aggregate of the text is, over the finished groups."""
+        """The expression of each aggregate in the text, over the finished groups."""
         self.lent: list[exp.Expr] = []
-        """The aggregates that stand in subqueries."""
+        """The aggregates inside subqueries."""
 
     # ---------------------------------------------------------------------------------- collecting
 
     def collect(self, nodes: Iterable[exp.Expr]) -> None:
-        """Find the aggregates in expressions and bind what they aggregate."""
+        """Find the aggregates in expressions and bind their arguments."""
         for node in nodes:
             for call_, condition in aggregates_in(node):
                 self.columns[id(call_)] = self._aggregate(call_, condition)
 
     def collect_outside(self, found: Iterable[tuple[exp.Expr, exp.Expr | None]]) -> None:
-        """Bind the aggregates that stand in subqueries and belong here."""
+        """Bind the aggregates inside subqueries that belong here."""
         self.lent = [call_ for call_, _ in found]
         for call_, condition in found:
             self.columns[id(call_)] = self._aggregate(call_, condition)
@@ -141,7 +128,7 @@ class Grouped(Scalars):
             self.scope.placed[id(call_)] = value
 
     def _aggregate(self, node: exp.Expr, condition: exp.Expr | None) -> Callable[[], Expr]:
-        """Make the slots an aggregate needs; the value to compute from them."""
+        """Create the slots an aggregate needs; return the value computed from them."""
         call_ = node.this if isinstance(node, exp.WithinGroup) else node
         inside = [*call_.iter_expressions(), *([node.expression] if call_ is not node else [])]
         if any(True for child in inside for _ in aggregates_in(child)):
@@ -219,7 +206,7 @@ class Grouped(Scalars):
         return self._column(self._typed(kind, value, given.node, given.name == "approx_count_distinct"))
 
     def _refuse_outer(self, node: exp.Expr, arg: Expr | None) -> None:
-        """An aggregate of nothing but columns of the query around belongs to that query, not to this one."""
+        """An aggregate of only outer columns belongs to the outer query, not to this one."""
         outer = self.below.scope.outer
         if arg is None or outer is None or outer is self.compiler.parameters.outer or not arg.columns():
             return
@@ -232,7 +219,7 @@ class Grouped(Scalars):
             )
 
     def _grouping(self, node: exp.Grouping) -> Callable[[], Expr]:
-        """GROUPING(a, b): a bit for each key, the last one lowest; 1 where the rows of all its values are together."""
+        """GROUPING(a, b): a bit for each key, the last one lowest; 1 where it is not grouped by."""
         bound = [self.below.bind(e) for e in node.expressions]
         if not bound or not all(e in self.keys[self.context :] for e in bound):
             raise self.source.error(node, "E_AGGREGATE", "GROUPING takes expressions of GROUP BY")
@@ -287,38 +274,18 @@ class Grouped(Scalars):
         return _Slot("count", counted, distinct, INT)
 
     def _moment(self, node: exp.Expr, arg: Expr | None, distinct: bool) -> Callable[[], Expr]:
-        """Variance or standard deviation: see `everview.expr.variance`."""
+        """Variance or standard deviation."""
         if arg is None:
             raise self.source.error(node, "E_TYPE", f"{node.key} needs a column")
         self._check_type(node, arg, common_types.NUMBERS | {"numeric"})
-        value = joins.canonical(arg)
-        if arg.type.kind in ("decimal", "numeric"):
-            if dialects.is_exact(self.source.dialect):
-                return self._exact_moment(EXACT_MOMENTS[type(node)], value, distinct)
-            value = functions.cast(value, FLOAT.optional(arg.type.nullable))
+        value, summed, put = moment(type(node), joins.canonical(arg), self.source.dialect)
         of = (value,) if distinct else ()
         count = _Slot("count", value if value.type.nullable else None, of, INT)
-        sums = [_total(p, of) for p in variance.parts(value)]
-        found = [self._column(s) for s in (count, *sums)]
-        return lambda: Udf(FLOAT.optional(), MOMENTS[type(node)], tuple(f() for f in found))
-
-    def _exact_moment(self, moment: exact_variance.Moment, value: Expr, distinct: bool) -> Callable[[], Expr]:
-        """Variance or standard deviation of decimals and numerics: see `everview.expr.exact_variance`."""
-        of, made = (value,) if distinct else (), typed.QUOTIENT.optional()
-        count = self._column(_Slot("count", value if value.type.nullable else None, of, INT))
-        totals = [self._column(_total(p, of)) for p in composed.parts(value)]
-        if value.type.kind == "decimal":
-            scale, function = Constant(INT, value.type.scale), exact_variance.of_decimals(moment)
-            squares = [self._column(_total(p, of)) for p in exact_variance.squares(value)]
-            return lambda: Udf(made, function, (count(), scale, totals[0](), *(f() for f in squares)))
-        free = functions.cast(value, numeric(FREE).optional(value.type.nullable))
-        square = call("mul", free, free)  # which may have more digits than the type of its values
-        squares = [self._column(_total(p, of)) for p in composed.parts(square)]
-        total, squared = composed.whole(value.type), composed.whole(square.type)
-        return lambda: Udf(made, moment, (count(), total(*(f() for f in totals)), squared(*(f() for f in squares))))
+        found = [self._column(s) for s in (count, *(_total(p, of) for p in summed))]
+        return lambda: put(*(f() for f in found))
 
     def _composed(self, node: exp.Expr, arg: Expr, distinct: bool) -> Callable[[], Expr]:
-        """sum and avg of values that are no code: of their parts, which are ints, put together again."""
+        """sum and avg of values that are not codes: composed from the sums of their int parts."""
         of = (arg,) if distinct else ()
         put = composed.whole(arg.type)
         found = [self._column(_total(part, of)) for part in composed.parts(arg)]
@@ -385,7 +352,7 @@ class Grouped(Scalars):
     # ------------------------------------------------------------------------------------ the plan
 
     def reduce(self, one_row: bool) -> None:
-        """Build the groups; `one_row`: there is no GROUP BY, so nothing still is one group."""
+        """Build the groups; `one_row`: there is no GROUP BY, so empty input is one group."""
         if not self.slots:
             self.slots.append(_Slot("count", None, (), INT))  # groups exist while they have rows
         keys = [joins.canonical(k) for k in self.keys]
@@ -415,7 +382,7 @@ class Grouped(Scalars):
         return Project(node, (*outputs, *refs[len(chosen) :], *(Constant(INT, int(b, 2)) for b in bits)))
 
     def _aggregated(self, keys: list[Expr]) -> Node:
-        """Keys, then slots. Those of distinct values and lists are reductions of their own, joined by the keys."""
+        """Keys, then slots. Those of distinct values and lists are separate reductions, joined by the keys."""
         child = self.below.scope.relation.node
         pieces: list[tuple[Node, list[Slot]]] = []
         for distinct in dict.fromkeys(s.distinct for s in self.slots if isinstance(s, _Slot)):
@@ -460,7 +427,7 @@ class Grouped(Scalars):
         return joins.take(joined, [*range(width), *range(width + keys, len(joined.types))])
 
     def _with_nothing(self, node: Node, keys: int) -> Node:
-        """Add the aggregates of no rows for every context (without one: once) that has none."""
+        """Add the aggregates of the empty set for every context (without one: once) that has none."""
         outer = self.scope.outer
         if outer is not None and outer.positions:
             every = self.compiler.context(outer).node
@@ -484,9 +451,10 @@ class Grouped(Scalars):
         if node in self.written:
             parts.understood(node)
             return self.scope.relation.ref(self.written[node])
-        if isinstance(node, exp.Literal) or has_query(node) or any(aggregates_in(node)) or any(windows_in(node)):
+        if isinstance(node, exp.Literal) or not self._is_of_rows(node):
             return None
-        bound = self.below.bind(node)
+        with self.below.remembering(self._of_rows):
+            bound = self.below.bind(node)
         if bound in self.keys:
             return self.scope.relation.ref(self.keys.index(bound))
         if isinstance(node, exp.Column):
@@ -497,6 +465,17 @@ class Grouped(Scalars):
                 f"add it to GROUP BY, or use max({node.name})",
             )
         return None
+
+    def _is_of_rows(self, node: exp.Expr) -> bool:
+        """Whether an expression is one of rows alone, without aggregates, windows and subqueries; found out once for
+        all its parts.
+        """
+        if id(node) in self._pure:
+            return True
+        if has_query(node) or any(aggregates_in(node)) or any(windows_in(node)):
+            return False
+        self._pure.update({id(part): part for part in node.walk()})
+        return True
 
 
 def replaced(expr: Expr, new: dict[Expr, ColumnRef]) -> Expr:
@@ -510,31 +489,35 @@ def replaced(expr: Expr, new: dict[Expr, ColumnRef]) -> Expr:
 
 def aggregates_in(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr | None]]:
     """The aggregates in an expression, not in its subqueries, with the conditions of their FILTERs."""
-    if isinstance(node, exp.Query) or is_outside(node):
-        return
-    if isinstance(node, exp.Window):  # the call itself is no aggregate, but what it reads may be
-        inner = node.this
-        if isinstance(inner, exp.Filter):
-            yield from aggregates_in(inner.expression)
-            inner = inner.this
-        if isinstance(inner, (exp.IgnoreNulls, exp.RespectNulls)):
-            inner = inner.this
-        below = [*inner.iter_expressions(), *(node.args.get("partition_by") or [])]
-        for part in [*below, *([node.args["order"]] if node.args.get("order") else [])]:
-            yield from aggregates_in(part)
-        return
-    if isinstance(node, exp.Filter):
-        yield node.this, node.expression.this
-        return
-    if isinstance(node, (exp.AggFunc, exp.WithinGroup)):
-        yield node, None
-        return
-    for child in node.iter_expressions():
-        yield from aggregates_in(child)
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, exp.Query) or is_outside(part):
+            continue
+        if isinstance(part, exp.Window):
+            todo.extend(reversed(_read_by_window(part)))
+        elif isinstance(part, exp.Filter):
+            yield part.this, part.expression.this
+        elif isinstance(part, (exp.AggFunc, exp.WithinGroup)):
+            yield part, None
+        else:
+            todo.extend(part.iter_expressions(reverse=True))
+
+
+def _read_by_window(node: exp.Window) -> list[exp.Expr]:
+    """What a window call reads, where aggregates may be; the call itself is none."""
+    inner, read = node.this, []
+    if isinstance(inner, exp.Filter):
+        read.append(inner.expression)
+        inner = inner.this
+    if isinstance(inner, (exp.IgnoreNulls, exp.RespectNulls)):
+        inner = inner.this
+    read += [*inner.iter_expressions(), *(node.args.get("partition_by") or [])]
+    return [*read, *([node.args["order"]] if node.args.get("order") else [])]
 
 
 def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[int]]]:
-    """All keys of a GROUP BY, and the sets of them to group by: one, unless there are ROLLUP, CUBE or GROUPING SETS.
+    """All keys of a GROUP BY, and the grouping sets: one, unless there are ROLLUP, CUBE or GROUPING SETS.
 
     >>> import sqlglot
     >>> select = sqlglot.parse_one("SELECT 1 FROM t GROUP BY a, ROLLUP (b, c)", read="postgres")
@@ -556,7 +539,7 @@ def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[in
         return [index(e) for e in inner.expressions] if isinstance(inner, exp.Tuple) else [index(inner)]
 
     def choices_of(item: exp.Expr) -> list[list[int]]:
-        """The sets that one item of the list stands for; GROUPING SETS may hold more of its kind."""
+        """The sets of one item of the list; GROUPING SETS may be nested."""
         if isinstance(item, exp.GroupingSets):
             return [chosen for inner in item.expressions for chosen in choices_of(inner)]
         if not isinstance(item, (exp.Rollup, exp.Cube)):

@@ -1,9 +1,9 @@
-"""The order of inner joins: which of some relations is first, and which is joined next.
+"""The order of inner joins.
 
-Conditions on one leaf filter it before it is joined; what an OR over several leaves says about one of them does, too.
-Then one after the other is joined, always one that an equality connects to what is joined already: a product is made
-only where there is none. Which is first and which is next goes by what must be made and arranged for it
-(`everview.plan.sizes`), or by the text while tables are small.
+Conditions on one leaf filter it before it is joined; so do conditions implied by an OR over several leaves. Then leaves
+are joined one after the other, always one that an equality connects to those joined already; a product is used only if
+there is none. The order minimises what must be computed and arranged (`everview.plan.sizes`), or is textual while
+tables are small.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from everview.plan.topk import first_rows
 from everview.sql.select.conditions import branches, moved, parts, shifted, split
 
 MOST_STARTS = 8
-"""Leaves that orders of joins are tried to begin with: the smallest, if there are more."""
+"""Maximum number of starting leaves tried: the smallest, if there are more."""
 
 
 def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Sizes | None = None) -> Node:
@@ -62,9 +62,10 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
 
 
 def _implied(part: Expr, owners: Callable[[Expr], set[int]]) -> Iterator[tuple[int, Expr]]:
-    """What a disjunction over several leaves says about one of them: of every branch, what is about that leaf alone.
+    """What a disjunction over several leaves implies for one of them: of every branch, the part about that leaf
+    alone.
 
-    `a.x = 1 AND b.y = 2 OR a.x = 2 AND b.y = 1` lets only rows of a through whose x is 1 or 2.
+    `a.x = 1 AND b.y = 2 OR a.x = 2 AND b.y = 1` only admits rows of a whose x is 1 or 2.
     """
     if not isinstance(part, Call) or part.op != "or":
         return
@@ -83,13 +84,13 @@ class _Equality:
     columns: set[int]
 
     def connects(self, have: set[int], other: int) -> bool:
-        """Whether it is between what is joined already and another leaf."""
+        """Whether it connects what is joined already with another leaf."""
         a, b = self.sides
         return (a <= have and b == {other}) or (b <= have and a == {other})
 
 
 class _JoinOrder:
-    """Orders in which leaves can be joined, each next one connected by an equality if any is."""
+    """Possible join orders, each next leaf connected by an equality if possible."""
 
     def __init__(
         self,
@@ -102,16 +103,14 @@ class _JoinOrder:
         equal = [c for c in conditions if isinstance(c, Call) and c.op == "eq"]
         found = [_Equality((owners(c.args[0]), owners(c.args[1])), c.columns()) for c in equal]
         self.about: list[list[_Equality]] = [[] for _ in leaves]
-        """For each leaf the equalities that one side of is about that leaf alone."""
+        """For each leaf the equalities with one side about that leaf alone."""
         for equality in found:
             if all(equality.sides):
                 for leaf in {leaf for side in equality.sides if len(side) == 1 for leaf in side}:
                     self.about[leaf].append(equality)
 
     def best(self, sizes: Sizes | None) -> list[int]:
-        """That of the text if there are no sizes, else the cheapest of those that begin with some leaf and go on with
-        what costs least.
-        """
+        """Textual order without sizes, else the cheapest greedy order over all starting leaves."""
         if sizes is None:
             return self._by_text()
         first = list(range(len(self.leaves)))
@@ -131,7 +130,7 @@ class _JoinOrder:
         return (i for i in todo if any(e.connects(there, i) for e in self.about[i]))
 
     def _from(self, first: int, sizes: Sizes) -> tuple[float, list[int]]:
-        """The cost of beginning with a leaf, in rows made and arranged, and the order then."""
+        """The cost of beginning with a leaf, in rows produced and arranged, and the resulting order."""
         rows, total = sizes.rows(self.leaves[first]), 0.0
         have, todo = [first], [i for i in range(len(self.leaves)) if i != first]
         while todo:
@@ -150,7 +149,7 @@ class _JoinOrder:
         return total, have
 
     def _partner(self, leaf: int, have: Sequence[int]) -> tuple[Node, set[int]] | None:
-        """The leaf, of those joined already, that a new one is connected to, and by which columns; None if several."""
+        """The joined leaf that a new one is connected to, and by which columns; None if several."""
         found = [(self.leaves[i], keys) for i in have if (keys := self._keys(i, [leaf]))]
         return found[0] if len(found) == 1 else None
 

@@ -1,8 +1,8 @@
 """DISTINCT, ORDER BY and LIMIT.
 
-An ORDER BY without LIMIT means nothing for a view, which is a bag; with one it is a maintained top-k, ties broken by
-the remaining columns. The columns that only the order needs are kept behind the others (`Query.width` says how many
-there are), so that the answer to a SELECT can be sorted.
+An ORDER BY without LIMIT has no meaning for a view, which is a bag; with one it is a maintained top-k, ties broken by
+the remaining columns. Columns needed only for the order come after the others (`Query.width` is the number of those),
+so that the result of a SELECT can be sorted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def finished(
     compiler: Compiler, select: exp.Select, scalars: Scalars, query: Query, items: list[tuple[str, Expr]]
 ) -> Query:
-    """A SELECT with its outputs, what DISTINCT leaves of them, and the order."""
+    """A SELECT with its outputs, DISTINCT and order applied."""
     given = [e for _, e in items]
     distinct = select.args.get("distinct")
     on = distinct.args.get("on") if distinct is not None else None
@@ -110,7 +110,7 @@ def _top(compiler: Compiler, node: exp.Expr, query: Query) -> Query:
 
 
 def _with_ties(compiler: Compiler, clause: exp.Expr, query: Query, limit: int, offset: int) -> Query:
-    """The first rows and those that the order does not tell from the last of them: by their ranks."""
+    """The first rows and those tied with the last of them: by rank."""
     if not query.order:
         raise compiler.source.error(clause, "E_ORDER", "WITH TIES needs ORDER BY")
     width = len(query.node.types)

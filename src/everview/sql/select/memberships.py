@@ -1,11 +1,11 @@
 """Long lists: `x IN (1, 2, 3, ...)` as a join with the rows of a constant.
 
-A short list is a condition: x = 1 or x = 2 or ... Each of its values is a few instructions for every row, and some
-tenth of a millisecond to compile. A list of thousands is a table, and is joined like one: a semi-join, or for NOT IN an
-anti-join (there is no NULL in such a list, so a row is kept unless its own value is NULL).
+A short list is a condition: x = 1 or x = 2 or ... Each of its values is a few instructions for every row, and takes
+some tenth of a millisecond to compile. A list of thousands is joined as a table: a semi-join, or for NOT IN an
+anti-join (such a list contains no NULL, so a row is kept unless its own value is NULL).
 
-Only plain constants that mean the same beside the value whatever the others are make a table here: whole numbers beside
-an int, texts beside a text, quoted days and moments beside dates and timestamps. Everything else stays a condition.
+Only plain constants with a context-free meaning are converted: integers for an int, texts for a text, quoted dates and
+times for dates and timestamps. Everything else stays a condition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
 
 TABLE_FROM_VALUES = 100
-"""Values from which a list is a table."""
+"""Number of values from which a list is a table."""
 
 MOMENTS = ("date", "timestamp")
 
@@ -57,7 +57,7 @@ def table_of(test: exp.In, value: Expr, scalars: Scalars) -> Constant | None:
 
 
 def keep(condition: exp.Expr, scalars: Scalars) -> bool:
-    """Only the scope's rows for which a condition with a long list holds; False if it has to be done otherwise."""
+    """Keep the scope's rows for which a condition with a long list holds; False if it has to be done otherwise."""
     found = long_list(condition)
     if found is None:
         return False

@@ -1,7 +1,7 @@
-"""Aggregates that are bound by name: what each of them takes, and what it becomes.
+"""Aggregates bound by name: their arguments and implementations.
 
-Some are others written differently (any_value is a minimum, approx_count_distinct counts exactly, regr_count counts
-pairs); the rest are `everview.sql.folds`.
+Some are synonyms (any_value is a minimum, approx_count_distinct counts exactly, regr_count counts pairs); the rest are
+`everview.sql.folds`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.errors import did_you_mean
 from everview.expr import common_types, functions
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
@@ -39,7 +40,7 @@ ALIASES = {
 """Other systems' names. approx_... are exact here."""
 
 BETWEEN = ("hive", "spark", "spark2", "databricks")
-"""Dialects whose percentile(x, 0.5) lies between two values; sqlglot reads it as DuckDB's quantile, which is one."""
+"""Dialects whose percentile(x, 0.5) interpolates; sqlglot reads it as DuckDB's quantile, which does not."""
 
 INTS = frozenset({"int"})
 
@@ -75,7 +76,9 @@ def given(node: exp.Expr, grouped: Grouped) -> Given:
         if order or distinct or len(within) != 1:
             raise grouped.source.error(node, "E_ORDER", f"WITHIN GROUP of {written} orders by one expression")
         if name not in ("mode", "percentile_cont", "percentile_disc"):
-            raise grouped.source.refuse(node, f"{written} has no WITHIN GROUP")
+            known = ("mode", "percentile_cont", "percentile_disc")
+            hint = did_you_mean(written, known).replace("available:", "there are")
+            raise grouped.source.refuse(node, f"{written} has no WITHIN GROUP", hint)
         args, order = [within[0].this, *args], within
     elif order and name not in ("first", "last"):
         raise grouped.source.refuse(inner, "ORDER BY inside this aggregate has no meaning")
@@ -87,7 +90,7 @@ AS_FLOATS = ("median", "percentile_cont", "product")
 
 
 def fold(call: Given, test: Expr | None, grouped: Grouped) -> tuple[Folding, tuple[Expr, ...], DataType]:
-    """The reduction, the columns it reads (the condition first, if there is one), and the type of its result."""
+    """The reduction, its input columns (the condition first, if there is one), and the type of its result."""
     fraction = _fraction(call, grouped)
     wanted = 2 if call.name in PAIRS or call.name.startswith("arg_") else 1
     if len(call.args) != wanted:

@@ -1,14 +1,14 @@
-"""Aggregates that stand in a subquery but belong to a query around it.
+"""Aggregates inside a subquery that belong to an outer query.
 
     SELECT g, (SELECT max(u.x) FROM u WHERE u.y < sum(t.a)) FROM t GROUP BY g
 
 `sum(t.a)` reads nothing of the subquery's own tables, so it is a sum over the groups of `t`: an aggregate belongs to
-the innermost query that one of its columns comes from. The query around looks for such aggregates in the subqueries
-of its SELECT, HAVING and ORDER BY before it makes its groups, computes them with its own, and marks them (`OUTSIDE`);
-inside the subquery they are then like a column of the query around.
+the innermost query that one of its columns comes from. The outer query searches the subqueries of its SELECT, HAVING
+and ORDER BY for such aggregates before it builds its groups, computes them with its own, and marks them (`OUTSIDE`);
+inside the subquery they then act like a column of the outer query.
 
-Whether a query inside has a column of some name can only be told with its FROM. That is bound for trial, and only where
-an aggregate's columns do not say which tables they are of.
+Whether an inner query has a column of some name depends on its FROM. That is bound tentatively, and only if an
+aggregate's columns are unqualified.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Found = tuple[exp.Expr, exp.Expr | None]
 
 
 def belonging(compiler: Compiler, nodes: Iterable[exp.Expr], scope: Scope, env: Env) -> list[Found]:
-    """The aggregates in subqueries of expressions that belong to the scope's query; they are marked."""
+    """The aggregates in subqueries of expressions that belong to the scope's query; marks them."""
     found = [
         (call, condition)
         for node in nodes
@@ -92,5 +92,5 @@ def _has(compiler: Compiler, select: exp.Expr, column: exp.Column, scope: Scope,
     try:
         own = FromClause.of(select, compiler, compiler.with_clause(select, env), Outer(scope)).scope()
     except (SqlError, Correlated):
-        return True  # what is wrong there is said when it is bound
+        return True  # errors there are reported when it is bound
     return bool(own.matches(column))

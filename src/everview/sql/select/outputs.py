@@ -1,4 +1,4 @@
-"""The outputs of a SELECT, and what names them: *, numbers, aliases."""
+"""The outputs of a SELECT, and references to them: *, numbers, aliases."""
 
 from __future__ import annotations
 

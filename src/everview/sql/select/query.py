@@ -1,4 +1,4 @@
-"""A bound query: a plan, and what its columns are for."""
+"""A bound query: a plan, and the roles of its columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everview.plan.nodes import Node
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation
 
 Env = Mapping[str, Relation | None]
-"""The WITH queries in sight by lower-case name; None: one whose columns are not known yet."""
+"""The visible WITH queries by lower-case name; None: one whose columns are not known yet."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
 """WITH RECURSIVE: fixed points.
 
-The queries of a WITH RECURSIVE are sorted by who reads whom. A group of queries that read each other (or one that
-reads itself) becomes one loop: every query is a variable that starts empty, and each round computes all of them from
-the round before until nothing changes. For `base UNION step` that is what SQL asks for; `UNION` makes it a set, so it
-ends on cycles too. `UNION ALL` ends only if the step runs dry, and SQL's meaning of it (each round sees only the rows
-of the round before) is the fixed point's only for steps that use each row once, so others are refused.
+The queries of a WITH RECURSIVE are sorted by dependency. A group of mutually recursive queries becomes one loop: every
+query is a variable that starts empty, and each round computes all of them from the previous round until nothing
+changes. For `base UNION step` that is SQL's meaning; `UNION` makes it a set, so it also terminates on cycles. `UNION
+ALL` terminates only if the step runs dry. Its SQL meaning (each round sees only the rows of the previous round) equals
+the fixed point only for steps that use each row once, so others are refused.
 
-A query whose rows can vanish because the recursion *grew* has no clear fixed point: EXCEPT, NOT IN, NOT EXISTS, outer
-joins, LIMIT, count, sum and avg of the recursion are refused. min and max are fine: they are how shortest paths are
-written.
+A query that can lose rows because the recursion *grew* has no clear fixed point: EXCEPT, NOT IN, NOT EXISTS, outer
+joins, LIMIT, count, sum and avg of the recursion are refused. min and max are allowed: shortest paths are written with
+them.
 
-`WITH RECURSIVE (RETURN AT RECURSION LIMIT n)` stops after n rounds with what there is, `ERROR AT` fails there.
+`WITH RECURSIVE (RETURN AT RECURSION LIMIT n)` stops after n rounds with the current rows, `ERROR AT` fails there.
 
-Columns get their names and types from the branches that do not read the recursion.
+Columns get their names and types from the non-recursive branches.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Untyped(Exception):
 
 
 def bind_all(compiler: Compiler, ctes: Sequence[exp.CTE], env: Env) -> Env:
-    """The names in sight with all queries of a WITH RECURSIVE."""
+    """The visible names with all queries of a WITH RECURSIVE."""
     by_name = {cte.alias.lower(): cte for cte in ctes}
     limit = compiler.source.notes.limits.get(ctes[0].args["alias"].this.meta.get("start", -1))
     for group in components({name: _reads(cte, by_name) for name, cte in by_name.items()}):
@@ -106,7 +106,7 @@ def _fixed_point(
 
 
 def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env, parameterised: bool) -> list[Relation]:
-    """Names and types of the columns, from the branches that read nothing that is still open."""
+    """Names and types of the columns, from the branches without undetermined inputs."""
     names = [c.alias.lower() for c in ctes]
     found = {n: _declared(compiler, c) for n, c in zip(names, ctes, strict=True)}
     known: dict[str, Relation] = {n: shape for n, shape in found.items() if shape is not None}
@@ -186,7 +186,7 @@ def _as(node: Node, types: Types) -> Node:
 
 
 def _check(compiler: Compiler, cte: exp.CTE, body: Node, depth: int, mutual: bool) -> None:
-    """Refuse what has no clear fixed point. WITH MUTUALLY RECURSIVE says that it is one, of UNION ALL too."""
+    """Refuse what has no clear fixed point. WITH MUTUALLY RECURSIVE declares that it is one, even with UNION ALL."""
     free = free_variables_below(body)
     bag = isinstance(cte.this, exp.Union) and not cte.this.args.get("distinct") and not mutual
 

@@ -1,4 +1,4 @@
-"""The types that rows from several places have in common: of set operations, VALUES and recursions."""
+"""Common types of rows from several places: set operations, VALUES and recursions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unified(compiler: Compiler, rows: Sequence[Node], at: exp.Expr) -> list[Node
 
 
 def _read_as_others(compiler: Compiler, rows: Sequence[Node], at: exp.Expr) -> Sequence[Node]:
-    """Rows whose quoted constants are read as what other rows have there: VALUES (1), ('2')."""
+    """Rows with quoted constants parsed as the type of other rows: VALUES (1), ('2')."""
     found = list(rows)
     for i in range(len(rows[0].types)):
         quoted = [_quoted(r, i) for r in rows]

@@ -1,10 +1,10 @@
-"""Names in a query: relations with named columns, and scopes that find a column by name.
+"""Name resolution: relations with named columns, and scopes that find a column by name.
 
-A subquery may read columns of the query around it. It is then computed for all their values at once: the distinct
-values, its *context*, are the first columns of everything inside it, and the result is joined back on them
-(`everview.sql.select.subqueries`). Which columns that are is found by trying: a scope that does not find a name asks
-the scope outside, and if the column found there is not in the context yet, `Correlated` says so to the one who began
-the subquery, who starts again with that column added.
+A subquery may read columns of outer queries. It is then computed for all their values at once: the distinct values, its
+*context*, are the first columns of everything inside it, and the result is joined back on them
+(`everview.sql.select.subqueries`). The context is determined by trial: a scope that does not find a name searches the
+outer scope, and if the column found there is not in the context yet, it raises `Correlated`, whereupon the subquery is
+bound again with that column added.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Field:
 
 
 HIDDEN_FIELD = Field("", "", False)
-"""A column nobody can name."""
+"""An unnamed column."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A plan and what its columns are called."""
+    """A plan and the names of its columns."""
 
     node: Node
     fields: tuple[Field, ...]
     parameters: tuple[str, ...] = ()
-    """The rows are those for values of these parameters, which come first and have no names."""
+    """The rows are those for values of these parameters, which come first and are unnamed."""
     context: int = 0
-    """So many columns, the first ones, say which row of the query around it a row belongs to; they have no names."""
+    """The number of leading, unnamed columns that identify the outer row a row belongs to."""
 
     @property
     def hidden(self) -> int:
@@ -77,7 +77,7 @@ def is_outside(node: exp.Expr) -> bool:
 
 
 class Correlated(Exception):
-    """A subquery needs column `position` of the scope around it in its context."""
+    """A subquery needs column `position` of the outer scope in its context."""
 
     def __init__(self, scope: Scope, position: int) -> None:
         self.scope = scope
@@ -86,16 +86,16 @@ class Correlated(Exception):
 
 @dataclass(frozen=True)
 class Outer:
-    """What a subquery sees of the query around it: its scope, and the columns of it that are the context."""
+    """What a subquery sees of the outer query: its scope, and the context columns."""
 
     scope: Scope
     positions: tuple[int, ...] = ()
     demand: int | None = None
-    """The column, among these, that is NULL for rows which do not need the subquery (`everview.sql.select.demand`)."""
+    """The context column that is NULL for rows that do not need the subquery (`everview.sql.select.demand`)."""
 
 
 class Scope:
-    """The columns expressions may use. The relation grows at the end while subqueries are joined to it."""
+    """The columns that expressions may use. The relation is extended while subqueries are joined to it."""
 
     def __init__(self, relation: Relation, source: Source, outer: Outer | None = None) -> None:
         self.relation = relation
@@ -104,7 +104,7 @@ class Scope:
         self.placed: dict[int, Expr] = {}
         """Parts of the text (by identity) that are columns already: window calls, aggregates for subqueries."""
         self.demands: list[Expr] = []
-        """Conditions under which the value is looked at that is being bound; see `everview.sql.select.demand`."""
+        """The conditions under which the value being bound is used; see `everview.sql.select.demand`."""
 
     def column(self, column: exp.Column) -> Expr:
         """The column of that name, here or in the queries around."""
@@ -140,7 +140,7 @@ class Scope:
         return self.relation.ref(self.outer.positions.index(above.index))
 
     def matches(self, column: exp.Column) -> list[int]:
-        """Positions of the columns of that name; letters' case does not count unless it decides between several."""
+        """Positions of the columns of that name; case-insensitive unless the case decides between several."""
         name, table = column.name.lower(), column.table.lower()
         found = [
             i
@@ -161,7 +161,7 @@ class Scope:
         self.relation = replace(self.relation, node=first_rows(Filter(self.relation.node, condition)))
 
     def append(self, node: Node) -> list[ColumnRef]:
-        """The same rows with further columns at the end, which nobody can name."""
+        """The same rows with additional unnamed columns at the end."""
         start = len(self.relation.fields)
         self.relation = Relation(node, (*self.relation.fields, *[HIDDEN_FIELD] * (len(node.types) - start)))
         return [self.relation.ref(i) for i in range(start, len(node.types))]
@@ -181,7 +181,7 @@ class Scope:
 
 
 def columns_of(scope: Scope, name: exp.Column) -> list[int]:
-    """Where a table's columns are, if a name that is no column's is that of a table: SELECT to_jsonb(t) FROM t."""
+    """The positions of a table's columns, if a name that is not a column is a table: SELECT to_jsonb(t) FROM t."""
     if any(s.matches(name) for s in scope.chain()):
         return []
     fields = enumerate(scope.relation.fields)
@@ -189,7 +189,7 @@ def columns_of(scope: Scope, name: exp.Column) -> list[int]:
 
 
 class PairScope(Scope):
-    """Rows of two relations side by side: names are looked for in the right one first (a subquery's own)."""
+    """Rows of two relations side by side: the right one (a subquery's own) is searched first."""
 
     def __init__(self, left: Scope, right: Scope) -> None:
         super().__init__(right.relation, left.source)

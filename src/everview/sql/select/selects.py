@@ -1,4 +1,5 @@
-"""SELECT: the order of work is SQL's: FROM and WHERE (`from_clause`), groups (`grouping`), windows, outputs, order."""
+"""SELECT, in SQL's order of evaluation: FROM and WHERE (`from_clause`), groups (`grouping`), windows, outputs,
+order."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ CLAUSES = (
     "with_", "expressions", "distinct", "from_", "joins", "laterals",
     "where", "group", "having", "windows", "qualify", "order", "limit", "offset",
 )  # fmt: skip
-"""What a SELECT may have."""
+"""The clauses of a SELECT."""
 
 SUFFIX_SETS = ("hive", "spark", "spark2", "databricks")
 """Dialects that have GROUP BY a, b GROUPING SETS (...), where the list only names the keys."""
@@ -84,7 +85,7 @@ def bound(compiler: Compiler, select: exp.Select, env: Env, outer: Outer | None)
 
 
 def _unfold(compiler: Compiler, select: exp.Select, scope: Scope, env: Env) -> bool:
-    """A table function as an output: every row becomes as many as it gives. Whether there is one."""
+    """A table function as an output: every row is expanded by its results. Returns whether there is one."""
     calls = [c for output in select.expressions for c in table_functions.calls_in(output)]
     if not calls:
         return False

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 WHOLE = ("with_", "order", "limit", "offset")
-"""What a set operation has as a whole: where it stands, the chain of operations before it is a query of its own."""
+"""Clauses of a whole set operation: with one of them, the preceding chain is a separate query."""
 
 
 def bound(compiler: Compiler, node: exp.SetOperation, env: Env, outer: Outer | None) -> Query:
-    """A chain of set operations, which sqlglot nests to the left: from its first branch on, without recursion."""
+    """A chain of set operations, which sqlglot nests to the left: processed iteratively from its first branch."""
     chain = [node]
     while isinstance(chain[-1].this, exp.SetOperation) and not any(chain[-1].this.args.get(a) for a in WHOLE):
         chain.append(chain[-1].this)
@@ -41,7 +41,7 @@ def bound(compiler: Compiler, node: exp.SetOperation, env: Env, outer: Outer | N
 
 
 def _branch(compiler: Compiler, node: exp.Expr, env: Env, outer: Outer | None) -> Query | recursion.Untyped:
-    """One side of a set operation; what is missing, if its columns are those of a recursion that is still open."""
+    """One side of a set operation; raises if its columns depend on an undetermined recursion."""
     try:
         return compiler.query(node, env, outer)
     except recursion.Untyped as missing:
@@ -94,7 +94,7 @@ def combine(node: exp.SetOperation, left: Node, right: Node) -> Node:
 
 
 def _with_names(query: Query, names: tuple[str, ...]) -> Query:
-    """The query's outputs in the order of names, NULL for those that it does not have."""
+    """The query's outputs in the order of names, NULL for missing ones."""
     have = [n.lower() for n in query.names]
     refs = joins.refs(query.node.types)
     null = Literal(INT.optional(), None)

@@ -1,4 +1,4 @@
-"""Keys of an order, as the engine sorts."""
+"""Sort keys in the engine's order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everview.expr.nodes import Expr
 
 
 def sort_keys(key: Expr, ordered: exp.Expr) -> list[tuple[Expr, bool]]:
-    """One key of an order as the engine sorts: NULLs come last there, so NULLS FIRST is a key of its own."""
+    """A sort key for the engine, where NULLs come last: NULLS FIRST needs a separate key."""
     down = bool(ordered.args.get("desc"))
     first = bool(ordered.args.get("nulls_first"))
     if key.type.kind in ("interval", "enum"):

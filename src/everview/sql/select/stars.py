@@ -17,7 +17,7 @@ Outputs = list[tuple[str, Expr]]
 
 
 def changed(star: exp.Expr, found: Outputs, scalars: Scalars) -> Outputs:
-    """The columns that a star stands for, with what it says about some of them. DuckDB calls EXCEPT EXCLUDE."""
+    """The columns of a star with its modifiers. DuckDB calls EXCEPT EXCLUDE."""
     without = {c.name.lower() for c in _each(star, "except_", found, scalars)}
     instead = {c.alias.lower(): scalars.bind(c.this) for c in _each(star, "replace", found, scalars)}
     named = {c.this.name.lower(): c.alias for c in _each(star, "rename", found, scalars)}
@@ -28,7 +28,7 @@ def changed(star: exp.Expr, found: Outputs, scalars: Scalars) -> Outputs:
 
 
 def _each(star: exp.Expr, part: str, found: Outputs, scalars: Scalars) -> Sequence[exp.Expr]:
-    """The columns that a part is about; each must be there."""
+    """The columns of a modifier; each must exist."""
     items: list[exp.Expr] = star.args.get(part) or []
     have = [name for name, _ in found]
     for item in items:

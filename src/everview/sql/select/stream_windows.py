@@ -1,14 +1,14 @@
-"""Windows in time as functions in FROM: every row with the windows that it falls into.
+"""Time windows as functions in FROM: every row with the windows that contain it.
 
     TUMBLE(t, ts, INTERVAL '10 minutes' [, offset])               one window after the other
     HOP(t, ts, INTERVAL '5 minutes', INTERVAL '15 minutes' [, offset])   every 5 minutes one of 15
     CUMULATE(t, ts, INTERVAL '1 hour', INTERVAL '1 day')           windows that begin together and grow by an hour
     SESSION(t, ts, INTERVAL '30 minutes' [, key, ...])             rows (of each key) at most 30 minutes apart
 
-Each gives the columns of `t`, then `window_start` and `window_end` (which is not part of the window). Windows begin at
-1970-01-01, or later by the offset. A row whose time is NULL is in no window. Nothing of this is special to the
-dataflow: tumbling is arithmetic, hops and cumulated windows are a join with their numbers, and sessions are window
-functions (a change computes the sessions of its key again).
+Each returns the columns of `t`, then `window_start` and `window_end` (exclusive). Windows begin at 1970-01-01, or later
+by the offset. A row whose time is NULL is in no window. None of this needs special operators: tumbling is arithmetic,
+hops and cumulated windows are a join with their numbers, and sessions are window functions (a change recomputes the
+sessions of its key).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 Made = tuple[Node, Callable[[], list[Expr]]]
 """The rows with their windows, and the ends of windows that a row of the table may be in."""
 
-MOST = 10_000
-"""Windows that one row may be in."""
+MAX_WINDOWS = 10_000
+"""Maximum number of windows per row."""
 
 
 def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
@@ -120,9 +120,9 @@ def _cumulate(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> M
 
 def _times(node: Node, shifts: list[int], call_: TableCall, scalars: Scalars) -> tuple[Node, Expr]:
     """Every row with every shift, which is the last column."""
-    if len(shifts) > MOST:
+    if len(shifts) > MAX_WINDOWS:
         what = f"every row would be in up to {len(shifts)} windows"
-        raise scalars.source.error(call_.node, "E_RANGE", what, f"{MOST} at most")
+        raise scalars.source.error(call_.node, "E_RANGE", what, f"{MAX_WINDOWS} at most")
     numbers = Constant(tuple((s,) for s in shifts), (INT,))
     return Join(node, numbers, (), ()), ColumnRef(INT, len(node.types))
 

@@ -1,15 +1,15 @@
 """Subqueries in expressions, as joins.
 
-As a condition of its own in WHERE, `[NOT] EXISTS` and `IN` become semi- and anti-joins: the subquery's own conditions
-filter its rows first, and those that also read the outer row become the join's condition.
+As a conjunct of WHERE, `[NOT] EXISTS` and `IN` become semi- and anti-joins: the subquery's own conditions filter its
+rows first, and those that also read the outer row become the join condition.
 
-Anywhere else, and for subqueries with aggregates, limits or set operations, the value is computed for all outer rows
-at once. The distinct values of the outer columns that the subquery reads (its *context*) are joined to the
-subquery's FROM and carried through it as first columns: group keys where it groups, part of what is distinct. The
-result has at most one row per context and is joined back to the outer rows, NULL-safely, as further columns.
+Anywhere else, and for subqueries with aggregates, limits or set operations, the value is computed for all outer rows at
+once. The distinct values of the outer columns that the subquery reads (its *context*) are joined to the subquery's FROM
+and carried through it as first columns: as grouping keys, and as part of DISTINCT. The result has at most one row per
+context and is joined back to the outer rows, NULL-safely, as further columns.
 
     x IN (...)        three-valued: true if found, else NULL if x is NULL or a NULL is among a non-empty result
-    x < ANY (...)     x < max; x < ALL (...): x < min; with the same care for NULLs
+    x < ANY (...)     x < max; x < ALL (...): x < min; NULLs are handled likewise
     (SELECT ...)      refused unless it surely has at most one row: an aggregate without GROUP BY, or LIMIT 1
 """
 
@@ -79,8 +79,8 @@ class Subqueries:
         self.scope.keep(Scalars(self.compiler, self.scope, self.env).condition(condition))
 
     def join_early(self, condition: exp.Expr, clause: FromClause) -> bool:
-        """Make `x IN (query)` one more leaf of a FROM, if the query reads nothing around it: few values first. So is a
-        long list.
+        """Make `x IN (query)` a leaf of a FROM, if the query is uncorrelated, so that few values come first. Likewise
+        for a long list.
         """
         listed = memberships.long_list(condition)
         if listed is not None:
@@ -107,7 +107,7 @@ class Subqueries:
         return clause.also(table, [scalars.call("eq", value, column)])
 
     def _keep_joined(self, query: exp.Expr, values: tuple[exp.Expr, ...], negated: bool) -> bool:
-        """Semi- or anti-join with the subquery, if that is what the condition means."""
+        """Semi- or anti-join with the subquery, if the condition is equivalent to one."""
         found = self._alone(query, values)
         if found is not None and demand.may_fail(found[0]):
             return False  # to be computed only if a row needs it
@@ -125,7 +125,7 @@ class Subqueries:
         return True
 
     def _alone(self, query: exp.Expr, values: tuple[exp.Expr, ...]) -> tuple[Node, list[Expr]] | None:
-        """An uncorrelated subquery, whatever it is."""
+        """Any uncorrelated subquery."""
         key = id(query), tuple((name, id(relation)) for name, relation in self.env.items())
         if key in self.compiler.alone:
             found = self.compiler.alone[key][0]
@@ -143,7 +143,7 @@ class Subqueries:
         return node, self._equalities(values, Scalars(self.compiler, self.scope, self.env), refs, query)
 
     def _side_by_side(self, query: exp.Expr, values: tuple[exp.Expr, ...]) -> tuple[Node, list[Expr]] | None:
-        """A correlated subquery that is only FROM and WHERE: its rows, and the conditions on pairs of rows."""
+        """A correlated subquery with only FROM and WHERE: its rows, and the conditions on pairs of rows."""
         select = query.unnest() if isinstance(query, exp.Subquery) else query
         if not isinstance(select, exp.Select) or not _is_plain(select):
             return None
@@ -176,7 +176,7 @@ class Subqueries:
         return joins.take(inner.relation.node, range(columns)), crossing
 
     def _outputs(self, select: exp.Select, pair: Scalars, own: Scalars) -> list[Expr]:
-        """What a subquery of only FROM and WHERE gives. The order of its rows is checked, though it does not matter."""
+        """The outputs of a subquery with only FROM and WHERE. Its ORDER BY is checked, although it does not matter."""
         width = len(self.scope.relation.fields)
         found: list[Expr] = []
         for item in select.expressions:
@@ -199,11 +199,11 @@ class Subqueries:
             raise self.source.error(at, "E_WIDTH", f"the subquery has {len(outputs)} columns, IN needs {len(values)}")
         return [comparisons.compare(left, "eq", left.bind(v), o) for v, o in zip(values, outputs, strict=True)]
 
-    # ------------------------------------------------------------------------------ values of any place
+    # ------------------------------------------------------------------------------ values anywhere
 
     def bound(self, query: exp.Expr, always: bool = False) -> tuple[Query, tuple[int, ...]]:
-        """The subquery with its context as first columns, and the scope's columns that are the context; `always`: it is
-        needed, whatever rows there are.
+        """The subquery with its context as first columns, and the scope's context columns; `always`: it is needed,
+        whatever the rows.
         """
         positions: tuple[int, ...] = ()
         needed: int | None = None
@@ -229,7 +229,7 @@ class Subqueries:
         return joins.join(left.node, right, condition, how)
 
     def scalar(self, node: exp.Subquery) -> Expr:
-        """A query in the place of a value: the one column of its only row, or NULL."""
+        """A scalar subquery: the one column of its only row, or NULL."""
         query, positions = self.bound(node.this)
         if query.width - len(positions) != 1:
             raise self.source.error(
@@ -244,7 +244,7 @@ class Subqueries:
         return added[-1]
 
     def _only_value(self, node: exp.Subquery, rows: Node, positions: tuple[int, ...]) -> Expr:
-        """The value of a subquery that may have several rows: where it has, whoever needs the value fails."""
+        """The value of a subquery that may have several rows: then rows that need the value fail."""
         if rows.types[len(positions)].kind not in common_types.ORDERED:
             raise self.source.refuse(
                 node,
@@ -354,7 +354,7 @@ def _is_plain_equality(condition: Expr, width: int) -> bool:
 
 
 def _has_one_row(node: Node) -> bool:
-    """Whether a plan cannot give more than one row, whatever there is: (WITH q AS (SELECT 1) SELECT * FROM q)."""
+    """Whether a plan can never have more than one row: (WITH q AS (SELECT 1) SELECT * FROM q)."""
     while isinstance(node, (Project, Filter)):
         node = node.child
     if isinstance(node, Rows):

@@ -1,7 +1,7 @@
-"""Table functions: what stands in FROM (or alone in SELECT) and gives rows.
+"""Table functions: functions in FROM (or in SELECT) that return rows.
 
-A function whose arguments read nothing is a table like any other. One that reads columns before it in FROM is applied
-to the rows that are joined so far: each becomes as many rows as the function gives (`everview.sql.unfolding`).
+A function without column references is a table like any other. One that reads preceding columns of FROM is applied to
+the rows joined so far: each is expanded by its results (`everview.sql.unfolding`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableCall:
-    """A table function in the text: its node, name and arguments, whether its rows are numbered (WITH ORDINALITY), have
-    their places before them (posexplode), and are NULL where there are none (explode_outer).
+    """A table function call: its node, name and arguments, and whether its rows are numbered (WITH ORDINALITY),
+    preceded by their positions (posexplode), and NULL if there are none (explode_outer).
     """
 
     node: exp.Expr
@@ -45,7 +45,7 @@ class TableCall:
 
 @dataclass(frozen=True)
 class Bound:
-    """A table function over a relation: the arguments as expressions, what becomes of them, types and names."""
+    """A bound table function: its argument expressions, implementation, types and names."""
 
     args: tuple[Expr, ...]
     function: Unfolding
@@ -54,7 +54,7 @@ class Bound:
     outer: bool = False
 
     def applied(self, child: Node, outer: bool = False) -> Node:
-        """The child's rows, each with the rows that the function gives for it."""
+        """The child's rows, each combined with the function's results."""
         width, outer = len(child.types), outer or self.outer
         below = Project(child, (*joins.refs(child.types), *self.args))
         function = replace(self.function, width=width, outer=outer)
@@ -63,7 +63,7 @@ class Bound:
 
 
 def side_by_side(child: Node, made: Sequence[Bound]) -> Node:
-    """The child's rows, each with the rows that functions give for it, in step."""
+    """The child's rows, each combined with the results of several functions, in step."""
     if len(made) == 1:
         return made[0].applied(child)
     below = Project(child, (*joins.refs(child.types), *(arg for one in made for arg in one.args)))

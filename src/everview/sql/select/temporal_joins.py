@@ -1,16 +1,16 @@
-"""Joins with a table as it was: FOR SYSTEM_TIME AS OF.
+"""Temporal joins: FOR SYSTEM_TIME AS OF.
 
     JOIN rate FOR SYSTEM_TIME AS OF o.at AS r ON r.currency = o.currency
 
-joins each row with the version of its partner that was valid at the row's own time. The versions are the rows of a
-table with a watermark: a row counts from its time on, until the next of the same join key. That is an ASOF join
-(`everview.sql.select.asof`), so versions that come late or are corrected correct the answer.
+joins each row with the version of its partner valid at the row's own time. The versions are the rows of a table with a
+watermark: a row is valid from its time until the next of the same join key. That is an ASOF join
+(`everview.sql.select.asof`), so late or corrected versions correct the result.
 
     JOIN rate FOR SYSTEM_TIME AS OF PROCTIME() AS r ON r.currency = o.currency
 
-joins each row with what the table has when the row comes, for good (`everview.session.clock.lookups`). The left must be
-a base table, seen through filters and projections, because only a table's rows come at a time. In a SELECT, which is
-asked once, it is the table as it is.
+joins each row with the table's contents when the row arrives, for good (`everview.session.clock.lookups`). The left
+must be a base table, possibly through filters and projections, because only a table's rows have an arrival time. In a
+one-off SELECT, it is the current table.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Window functions: OVER, WINDOW and QUALIFY.
 
-Windows are computed after groups and HAVING and before everything that SELECT makes of them. All calls with one
-PARTITION BY and one ORDER BY become one `Window` node; its columns are put behind the relation's, and the scope
-remembers which call is which column (`Scope.placed`).
+Windows are computed after groups and HAVING and before the SELECT list. All calls with the same PARTITION BY and ORDER
+BY become one `Window` node; its columns are appended to the relation's, and the scope maps calls to columns
+(`Scope.placed`).
 
-The relation is narrowed to the columns that the query names first: a window keeps whole rows, and ties in its order are
+The relation is first narrowed to the columns that the query uses: a window stores whole rows, and ties in its order are
 broken by them.
 """
 
@@ -16,6 +16,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from everview.errors import closest
 from everview.expr import common_types, functions
 from everview.expr.functions import call as make
 from everview.expr.nodes import Expr
@@ -25,8 +26,10 @@ from everview.plan.windows import TO_PEERS, WHOLE, Frame, Window, WindowCall, Wi
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import composed
+from everview.sql.select.moments import MOMENTS, moment
 from everview.sql.select.scopes import Relation, Scope, columns_of
 from everview.sql.select.sort_keys import sort_keys
+from everview.sql.text.callnames import all_names
 from everview.types import FLOAT, INT, DataType
 
 _RANKS: dict[type[exp.Expr], tuple[WindowKind, DataType]] = {
@@ -53,12 +56,12 @@ AGGREGATES: dict[type[exp.Expr], Literal["count", "sum", "avg", "min", "max"]] =
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
 }
-"""Aggregates of one kind, over groups as over frames: those of bools are extremes, false being less than true."""
+"""Aggregates over groups and over frames: those of bools are extremes, false being less than true."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A call whose columns are still expressions."""
+    """A call whose arguments are still expressions."""
 
     kind: WindowKind
     type: DataType
@@ -76,7 +79,7 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Composed:
-    """A call that is put together from others: the sum of values that are no code, from the sums of their parts."""
+    """A call composed from others: the sum of values that are not codes, from the sums of their parts."""
 
     parts: tuple[_Wanted, ...]
     put: Callable[..., Expr]
@@ -88,13 +91,13 @@ Spec = tuple[tuple[Expr, ...], tuple[tuple[Expr, bool], ...]]
 
 def windows_in(node: exp.Expr) -> Iterator[exp.Window]:
     """The window calls in an expression, not in its subqueries."""
-    if isinstance(node, exp.Query):
-        return
-    if isinstance(node, exp.Window):
-        yield node
-        return
-    for child in node.iter_expressions():
-        yield from windows_in(child)
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, exp.Window):
+            yield part
+        elif not isinstance(part, exp.Query):
+            todo.extend(part.iter_expressions(reverse=True))
 
 
 def narrow(scope: Scope, nodes: Iterable[exp.Expr], context: int) -> None:
@@ -126,7 +129,7 @@ class Windows:
     def place(self, calls: Sequence[exp.Window]) -> None:
         """Compute the calls and make them columns of the scope."""
         for base in map(self._complete, self.named.values()):
-            self._frame(base, self._spec(base))  # also those that no call names must make sense
+            self._frame(base, self._spec(base))  # unused ones must be valid, too
         by_spec: dict[Spec, list[tuple[exp.Window, _Wanted | _Composed]]] = {}
         for node in calls:
             base = self._complete(node)
@@ -160,7 +163,7 @@ class Windows:
     # ------------------------------------------------------------------------------------ the window
 
     def _complete(self, node: exp.Window) -> exp.Window:
-        """With what the window that it names says: OVER w, OVER (w ROWS ...)."""
+        """With the definition of the window it refers to: OVER w, OVER (w ROWS ...)."""
         self.source.only(node, "this", "partition_by", "order", "spec", "alias", "over")
         name = node.alias
         if not name:
@@ -222,7 +225,7 @@ class Windows:
         if isinstance(given, exp.Interval):
             months, microseconds = constants.interval(given, self.source)
             if months or declared.kind not in ("date", "timestamp"):
-                raise self.source.refuse(given, f"this interval is no distance between values of {declared!r}")
+                raise self.source.refuse(given, f"this interval is not a distance between values of {declared!r}")
             if declared.kind == "date" and microseconds % constants.DAY:
                 raise self.source.refuse(given, "dates are whole days apart", "order by a timestamp")
             return microseconds // constants.DAY if declared.kind == "date" else microseconds
@@ -230,7 +233,7 @@ class Windows:
         if not isinstance(value, Constant) or value.value is None or declared.kind not in common_types.NUMBERS:
             raise self.source.error(given, "E_LITERAL", f"a distance between values of {declared!r} is a constant")
         if value.type.kind not in common_types.NUMBERS:
-            what = f"{value.type!r} is no distance between values of {declared!r}"
+            what = f"{value.type!r} is not a distance between values of {declared!r}"
             raise self.source.error(given, "E_TYPE", what, "write a number")
         if declared.kind == "float":
             return float(value.value)
@@ -262,6 +265,8 @@ class Windows:
         kind = type(inner)
         if kind in AGGREGATES:
             return self._aggregate(inner, condition, self._frame(base, spec))
+        if kind in MOMENTS:
+            return self._moment(inner, condition, self._frame(base, spec))
         if condition is not None:
             raise self.source.refuse(node, "FILTER belongs to aggregates")
         if kind in _RANKS:
@@ -269,10 +274,14 @@ class Windows:
         if kind in _VALUES:
             wanted = self._value(inner, self._frame(base, spec))
             return replace(wanted, ignore_nulls=isinstance(nulls, exp.IgnoreNulls))
+        written = self.source.written(inner)
+        close = closest(written, all_names(), alike=0.7) if written not in all_names() else []
+        if isinstance(inner, exp.Anonymous) and close:
+            raise self.source.refuse(node, f"there is no function {written}", f"did you mean {close[0]!r}?")
         raise self.source.refuse(
             node,
-            f"{self.source.written(inner)} is not supported as a window function",
-            "ranks, lag, lead, count, sum, avg, min, max ... are",
+            f"{written} is not supported as a window function",
+            "ranks, lag, lead, count, sum, avg, min, max, stddev ... are",
         )
 
     def _rank(self, node: exp.Expr) -> _Wanted:
@@ -338,6 +347,25 @@ class Windows:
         made = FLOAT if kind == "avg" else replace(arg.type, width=0) if kind == "sum" else arg.type
         return _Wanted(kind, made.optional(arg.type.nullable or not _has_itself(frame)), arg, frame)
 
+    def _moment(self, node: exp.Expr, condition: exp.Expr | None, frame: Frame) -> _Composed:
+        """Variance or standard deviation over frames."""
+        self.source.only(node, "this")
+        if node.this is None:
+            raise self.scalars.no_argument(node)
+        if isinstance(node.this, (exp.Distinct, exp.Order)):
+            raise self.source.refuse(node, "DISTINCT and ORDER BY inside a window's aggregate are not supported")
+        arg = self.scalars.bind(node.this)
+        if condition is not None:
+            arg = make("case", self.scalars.condition(condition), arg, Constant(INT.optional(), None))
+        if arg.type.kind not in common_types.NUMBERS | {"numeric"}:
+            name = self.source.written(node)
+            raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
+        value, summed, put = moment(type(node), joins.canonical(arg), self.source.dialect)
+        nullable = value.type.nullable or not _has_itself(frame)
+        count = _Wanted("count", INT, value if value.type.nullable else None, frame)
+        sums = (_Wanted("sum", replace(p.type, width=0, nullable=nullable), p, frame) for p in summed)
+        return _Composed((count, *sums), put)
+
 
 def _composed(kind: WindowKind, arg: Expr, frame: Frame) -> _Composed:
     """sum and avg of numerics and intervals, avg of decimals."""
@@ -351,7 +379,7 @@ def _composed(kind: WindowKind, arg: Expr, frame: Frame) -> _Composed:
 
 
 def _has_itself(frame: Frame) -> bool:
-    """Whether a row's frame surely has a row: the row itself."""
+    """Whether a row's frame certainly contains the row itself."""
     if frame.exclude in ("current row", "group"):
         return False
     return (frame.start is None or frame.start <= 0) and (frame.end is None or frame.end >= 0)
@@ -362,7 +390,7 @@ def _unbounded(clause: exp.Expr) -> bool:
 
 
 def place_alias(scope: Scope, condition: exp.Expr, items: Iterable[exp.Expr], scalars: Scalars) -> None:
-    """QUALIFY may name outputs: let those names stand for them."""
+    """QUALIFY may refer to outputs: bind those names."""
     aliases = {i.alias.lower(): i.this for i in items if isinstance(i, exp.Alias)}
     for column in condition.find_all(exp.Column):
         if not column.table and not scope.matches(column) and column.name.lower() in aliases:

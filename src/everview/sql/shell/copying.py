@@ -1,10 +1,10 @@
-r"""`\copy`: between tables, queries and files, at the shell.
+r"""`\copy`: between tables, queries and files, in the shell.
 
     \copy t from 'in/t.csv'                     rows of a file, all in one transaction
     \copy t to 'out/t.parquet'                  a table or view
     \copy (SELECT ...) to 'out/answer.json'     an answer
 
-The format is told by the file's name. Paths are those of the shell's user, so files=False does not forbid them.
+The format follows from the file's name. Paths are those of the shell's user, so files=False does not forbid them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everview.errors import InputError
-from everview.io.given import by_suffix
-from everview.io.once import load
-from everview.session.reads.shown import counted
+from everview.io.bulk_load import load
+from everview.io.source_inference import by_suffix
+from everview.session.reads.rendering import counted
 from everview.session.table import Table
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _FORM = re.compile(
 
 
 def copy(session: Session, text: str) -> str:
-    """Do what follows `\\copy`; what was done.
+    """Execute `\\copy`; return a summary.
 
     >>> import everview as ev, tempfile
     >>> db = ev.connect()

@@ -1,7 +1,7 @@
-"""A table or view that updates itself on the screen, or its changes as lines where there is no screen.
+"""Live display of a table or view on the screen, or of its changes as lines.
 
-Somebody has to move time on meanwhile. A session that only reads follows its writer (`db.refresh`); one that has
-sources takes from them (`db.run`); any other lets the clock do what it does (`db.advance`).
+Meanwhile time must advance. A read-only session follows its writer (`db.refresh`); one with sources reads from them
+(`db.run`); any other advances the clock (`db.advance`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from everview.session.core import core_of
-from everview.session.reads import shown
+from everview.session.reads import rendering
 
 if TYPE_CHECKING:
     from everview.session.changes.batch import Batch
     from everview.session.session import Session
 
 EVERY = 0.2
-"""Seconds between looks at what has changed."""
+"""Seconds between checks for changes."""
 
 
 def watch(session: Session, name: str) -> None:
@@ -70,16 +70,16 @@ def follow(
 
 
 def _print(batch: Batch, name: str, names: list[str], show: Callable[[str], Any], as_json: bool) -> None:
-    for *row, diff in shown.in_order([(*row, diff) for row, diff in batch.rows()]):
+    for *row, diff in rendering.in_order([(*row, diff) for row, diff in batch.rows()]):
         if as_json:
             values = dict(zip(names, row, strict=True))
             show(json.dumps(values | {"_time": batch.time, "_diff": diff}, ensure_ascii=False, default=str))
         else:
-            show(f"{name} @{batch.time} {diff:+d}  {', '.join(shown.cell(v) for v in row)}")
+            show(f"{name} @{batch.time} {diff:+d}  {', '.join(rendering.cell(v) for v in row)}")
 
 
 def advance(session: Session, seconds: float) -> None:
-    """Let time pass in a session, for so long."""
+    """Let time pass in a session, for this long."""
     core = core_of(session)
     if core.runtime.backing.read_only:
         time.sleep(seconds)
@@ -92,7 +92,7 @@ def advance(session: Session, seconds: float) -> None:
 
 
 class Changed:
-    """Whether something changed since the last look, and what."""
+    """Whether something has changed since the last check, and what."""
 
     def __init__(self) -> None:
         self._last: Batch | None = None

@@ -1,10 +1,11 @@
-r"""How the shell shows an answer: as a table, one value per line, or in a form that other programs read.
+r"""Output formats of the shell: a table, one value per line, or machine-readable.
 
     table      columns under their names, numbers at the right      csv        with a line of names
     line       `\x`: a row as lines of `name | value`               json       an object per line
     markdown   a table for a page
 
-Tables for people are cut: long values with an ellipsis, many rows with a count. What is read by programs never is.
+Tables are truncated for display: long values with an ellipsis, many rows with a count. Machine-readable output never
+is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from everview.errors import InputError, did_you_mean
 from everview.io.formats import Csv, Format, Json
-from everview.session.reads import shown
+from everview.session.reads import rendering
 from everview.sql.answers.result import LONGEST, Result
 
 
@@ -61,15 +62,17 @@ class Output:
         rows = answer.rows()
         kept = rows if self.rows is None else rows[: self.rows]
         widest = self.widest if len(answer.columns) > 1 else LONGEST  # a plan, a document: there is room for it
-        found = shown.lines(answer.columns, answer.types, kept, widest=widest)
+        found = rendering.lines(answer.columns, answer.types, kept, widest=widest)
         if len(kept) < len(rows):
-            found.append(f"{shown.left_out(len(kept), len(rows))}; \\rows all shows them")
+            found.append(f"{rendering.left_out(len(kept), len(rows))}; \\rows all shows them")
         return "\n".join(found)
 
     def _line(self, answer: Result) -> str:
         width = max(map(len, answer.columns), default=0)
         parts = [
-            "\n".join(f"{n.ljust(width)} | {shown.cell(v, LONGEST)}" for n, v in zip(answer.columns, row, strict=True))
+            "\n".join(
+                f"{n.ljust(width)} | {rendering.cell(v, LONGEST)}" for n, v in zip(answer.columns, row, strict=True)
+            )
             for row in answer.rows()
         ]
         return "\n\n".join(parts)
@@ -78,8 +81,8 @@ class Output:
         def line(cells: list[str]) -> str:
             return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
 
-        rule = "|" + "|".join("---:" if shown.is_number(t) else "---" for t in answer.types) + "|"
-        rows = [line([shown.cell(v, LONGEST) for v in row]) for row in answer.rows()]
+        rule = "|" + "|".join("---:" if rendering.is_number(t) else "---" for t in answer.types) + "|"
+        rows = [line([rendering.cell(v, LONGEST) for v in row]) for row in answer.rows()]
         return "\n".join([line(answer.columns), rule, *rows])
 
 

@@ -1,7 +1,7 @@
 r"""`everview sql`: SQL at a prompt, with history, completion and live subscriptions.
 
-A statement ends with a semicolon and may take several lines. A line that begins with a backslash is a command of the
-shell (`HELP` lists them), and so are a few words that people know from other shells (`PLAIN`, `DOTS`).
+A statement ends with a semicolon and may span several lines. A line that begins with a backslash is a shell command
+(`HELP` lists them), and so are a few words known from other shells (`PLAIN`, `DOTS`).
 
 The terminal's side of it (editing, colours, the pager) is in `everview.sql.shell.terminal`.
 """
@@ -19,7 +19,7 @@ from sqlglot.errors import TokenError
 
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.language.relation import relation_of
-from everview.session.reads.shown import counted
+from everview.session.reads.rendering import counted
 from everview.sql.answers.result import Result
 from everview.sql.inspection import describing
 from everview.sql.shell import copying, script
@@ -55,7 +55,7 @@ End a statement with a semicolon; it may take several lines.
 \i file.sql      run a script
 \q               leave; so do exit, quit and Ctrl-D
 """.strip()
-"""What `help` shows; it fits a terminal of 80 columns."""
+"""The help text; it fits a terminal of 80 columns."""
 
 COMMANDS = ("\\d", "\\x", "\\mode", "\\copy", "\\watch", "\\u", "\\timing", "\\rows", "\\i", "\\q", "\\?")
 
@@ -69,19 +69,19 @@ PLAIN = {
     "\\dt": "\\d",
     "\\dv": "\\d",
 }
-"""What people type who know other shells, and what it is here."""
+"""Commands of other shells, and their equivalents here."""
 
 DOTS = {".tables": "\\d", ".schema": "\\d", ".quit": "\\q", ".exit": "\\q", ".help": "\\?", ".read": "\\i"}
 """The same for commands with a dot; others lose the dot for a backslash."""
 
 RELATIONS = frozenset(("from", "join", "into", "update", "describe", "\\d", "\\watch", "\\u", "\\copy"))
-"""What the name of a table or view follows."""
+"""Words that precede the name of a table or view."""
 
 Watch = Callable[["Session", str], None]
 
 
 class Repl:
-    """A conversation with a session: lines in, text out.
+    """An interactive session: lines in, text out.
 
     >>> import everview as ev
     >>> repl = Repl(ev.connect(), show=print)
@@ -106,25 +106,26 @@ class Repl:
         self.session = session
         self.show = show
         self.complain = complain or show
-        """where errors are said"""
+        """where errors are printed"""
         self.output = output or Output()
         self.talkative = talkative
-        """whether each statement says how many rows it gave or changed"""
+        """whether each statement reports its number of rows"""
         self.timing = talkative
         self.watch = watch
         self.failed = 0
-        """how many statements and commands have failed"""
+        """number of failed statements and commands"""
         self.statements = Statements(session)
         self.subscriptions: dict[str, Subscription] = {}
         self.waiting = ""
         self._name = ""
-        """the script that the lines are of"""
+        """the script that the lines come from"""
         self._number = self._began = 0
-        """which line of it was taken last, and on which the statement that waits began; 0 at a prompt"""
+        """the number of the last line, and of the first line of the pending statement; 0 at a prompt"""
 
     def run(self, lines: Iterable[str], *, keep_going: bool = True, script: str | None = None) -> bool:
-        """Take lines until there are no more, one says to leave, or (unless `keep_going`) one fails. A last statement
-        needs no semicolon. Whether all went well. With a `script`, errors have its name ("": it has none) and lines.
+        """Process lines until there are no more, one exits, or (unless `keep_going`) one fails. A last statement needs
+        no semicolon. Returns whether all succeeded. With a `script`, errors show its name ("": it has none) and
+        lines.
         """
         self._name, self._number = script or "", 0
         for line in lines:
@@ -136,7 +137,7 @@ class Repl:
         return not self.failed
 
     def line(self, line: str) -> bool:
-        """Take one line; whether to go on."""
+        """Process one line; return whether to continue."""
         word, _, rest = line.strip().partition(" ")
         if not self.waiting and _is_command(line):
             word = PLAIN.get(word.rstrip(";").lower(), DOTS.get(word, word))
@@ -155,13 +156,13 @@ class Repl:
         return True
 
     def execute(self, text: str) -> None:
-        """Run statements and show what they give."""
+        """Run statements and show their results."""
         tell = self._teller()
         for _, answer in self.statements.answers(text):
             tell(answer, self.statements.affected)
 
     def _include(self, path: str) -> None:
-        """Run a script, and show what its statements give as if they had been typed."""
+        """Run a script, and show results as if its statements had been typed."""
         script.run(self.session, Path(path.strip("'\"")), show=self.show, tell=self._teller())
 
     def _teller(self) -> script.Tell:
@@ -197,7 +198,7 @@ class Repl:
             self.show(f"({', '.join(parts)})" if self.talkative else ", ".join(parts))
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """Errors and Ctrl-C end the statement, not the conversation."""
+        """Errors and Ctrl-C end the statement, not the session."""
         try:
             action()
         except EverviewError as error:
@@ -276,8 +277,8 @@ class Repl:
     # -------------------------------------------------------------------------------------- completion
 
     def candidates(self, start: str, before: str = "") -> list[str]:
-        """What a word may become: names first, then keywords in the letters' case of the word. Where the text `before`
-        it asks for a table or view, only those.
+        """Completions of a word: names first, then keywords in the case of the word. Where the text `before` it
+        requires a table or view, only those.
         """
         names = [*self.session.tables, *self.session.views]
         if (before.split() or [""])[-1].lower() in RELATIONS:

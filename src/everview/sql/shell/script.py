@@ -1,7 +1,7 @@
 """`everview run pipeline.sql`: a script of sources, views and sinks.
 
-Statements run in order and what they answer is printed. A script that has sources and no RUN of its own is run when
-its statements are done.
+Statements run in order and their results are printed. A script with sources and without a RUN is run when its
+statements are done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import EverviewError, InputError
 from everview.io.listing import paths_in
 from everview.io.pipeline import Run
-from everview.session.reads import shown
+from everview.session.reads import rendering
 from everview.sql.answers.result import Result
 from everview.sql.statements import Statements
 from everview.sql.streams.subscription import Subscription
@@ -38,9 +38,9 @@ def run(
     dry: bool = False,
     tell: Tell | None = None,
 ) -> None:
-    """Run a script in a session; `until` is when to stop taking from its sources (None: at Ctrl-C). Paths in it are
-    relative to the script. `dry`: what it makes is made, and no query is answered and no row changed. `tell` is given
-    each answer and how many rows changed, where printing it is not enough.
+    """Run a script in a session; `until` is when to stop reading its sources (None: at Ctrl-C). Paths in it are
+    relative to the script. `dry`: objects are created, but no query is executed and no row changed. `tell` receives
+    each result and the number of changed rows, if printing is not enough.
 
     >>> import everview as ev, tempfile
     >>> script = Path(tempfile.mkdtemp()) / "hello.sql"
@@ -71,7 +71,7 @@ def run(
 
 
 def has_run(path: Path) -> bool:
-    """Whether a script says itself when it runs."""
+    """Whether a script contains a RUN."""
     try:
         return any(statement.first == "RUN" for statement in reading.statements(path.read_text()))
     except (OSError, EverviewError):
@@ -90,6 +90,6 @@ def show_answer(answer: Any, show: Print) -> None:
 
 def show_batch(name: str, batch: Batch, show: Print) -> None:
     """Print the changes of a time."""
-    for *row, diff in shown.in_order([(*row, diff) for row, diff in batch.rows()]):
+    for *row, diff in rendering.in_order([(*row, diff) for row, diff in batch.rows()]):
         values = ", ".join("NULL" if v is None else str(v) for v in row)
         show(f"{name} @{batch.time} {diff:+d}  {values}")

@@ -1,7 +1,7 @@
-"""The shell's terminal: editing, history, completion, colours, a pager for what is longer than the screen.
+"""The shell's terminal: editing, history, completion, colours, and a pager.
 
-Everything here is for people; pipes and scripts go through `everview.sql.shell.repl` alone. Colours are left out where
-`NO_COLOR` is set or the output is not a terminal.
+Everything here is for interactive use; pipes and scripts go through `everview.sql.shell.repl` alone. Colours are
+disabled if `NO_COLOR` is set or the output is not a terminal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROMPT, MORE = "everview> ", "      ... "
 
-MOST = 1000
+MAX_ROWS_SHOWN = 1000
 """Rows of an answer that are shown: of more, a file is the better place (`\\copy`)."""
 
 WIDEST = 60
@@ -34,13 +34,13 @@ RED, BOLD, DIM, PLAIN = "\x1b[31m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def talk(session: Session, mode: str = "table") -> None:
-    """Talk to a person until they leave."""
+    """Run the interactive loop."""
     coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     repl = Repl(
         session,
         lambda text: _show(text, coloured),
         complain=lambda text: print(f"{RED}{text}{PLAIN}" if coloured else text),
-        output=Output(mode, rows=MOST, widest=WIDEST),
+        output=Output(mode, rows=MAX_ROWS_SHOWN, widest=WIDEST),
         talkative=True,
         watch=live.watch,
     )

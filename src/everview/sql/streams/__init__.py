@@ -1,1 +1,1 @@
-"""What goes on: SUBSCRIBE (`subscription`), and CREATE SOURCE, CREATE SINK and RUN (`pipelines`)."""
+"""Continuous statements: SUBSCRIBE (`subscription`), and CREATE SOURCE, CREATE SINK and RUN (`pipelines`)."""

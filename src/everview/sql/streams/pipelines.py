@@ -6,7 +6,7 @@
     CREATE SINK FROM total INTO 'https://example.org/total';            -- or INTO 'program --flag' FORMAT command
     RUN UNTIL CAUGHT UP;
 
-The format is told by the file's name if FORMAT does not; options go to `db.source` and to the format's function in
+The default FORMAT follows from the file's name; options are passed to `db.source` and to the format's function in
 `everview.io`, or to `view.write_to`.
 """
 
@@ -20,7 +20,7 @@ from sqlglot import TokenType
 
 from everview import io
 from everview.codes.digits import whole_number
-from everview.errors import did_you_mean
+from everview.errors import InputError, did_you_mean
 from everview.sql.answers.files import forbidden
 from everview.sql.ddl.definitions import columns_of
 from everview.sql.text.reading import Statement
@@ -36,7 +36,7 @@ _SINK_OPTIONS = ("mode", "every")
 
 
 def create_source(sql: Statements, statement: Statement) -> Any:
-    """CREATE SOURCE name [(columns)] FROM 'path' [FORMAT f] [WITH (...)]: the table that is fed."""
+    """CREATE SOURCE name [(columns)] FROM 'path' [FORMAT f] [WITH (...)]: returns the table."""
     words = Words(statement)
     words.need("CREATE", "SOURCE")
     _allowed(sql, words)
@@ -66,7 +66,7 @@ def create_sink(sql: Statements, statement: Statement) -> Any:
     words.need("CREATE", "SINK")
     _allowed(sql, words)
     if not words.next_is("FROM"):
-        raise words.error("FROM is missing here", "sinks have no names: CREATE SINK FROM view INTO 'path'")
+        raise words.unknown("FROM is missing here", "sinks have no names: CREATE SINK FROM view INTO 'path'", ("FROM",))
     name = words.take("the view's name")
     if name not in sql.session.views:
         words.at -= 1
@@ -77,7 +77,7 @@ def create_sink(sql: Statements, statement: Statement) -> Any:
 
 
 def run(sql: Statements, statement: Statement) -> Any:
-    """RUN [UNTIL CAUGHT UP | FOR '5s']: what was done."""
+    """RUN [UNTIL CAUGHT UP | FOR '5s']: returns a summary."""
     words = Words(statement)
     words.need("RUN")
     until: str | None = None
@@ -114,8 +114,17 @@ def _place(words: Words, known: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     for option in options:
         if option not in known and option not in of_files:
             hint = did_you_mean(option, [*known, *of_files])
+            _go_to(words, option)
             raise words.error(f"there is no option {option} of {chosen}", hint, "E_OPTION")
-    files = make(path, **{k: v for k, v in options.items() if k in of_files})
+    try:
+        files = make(path, **{k: v for k, v in options.items() if k in of_files})
+    except InputError as error:
+        wrong = next((o for o in options if error.code == "E_OPTION" and error.message.startswith(f"{o}=")), "")
+        if not wrong:
+            raise
+        _go_to(words, wrong)
+        hint = "header = true or header = false" if wrong == "header" else error.hint
+        raise words.error(error.message, hint, error.code) from None
     return files, {k: v for k, v in options.items() if k in known}
 
 
@@ -134,11 +143,17 @@ def _call(words: Words) -> tuple[Any, dict[str, Any]] | None:
     known = [p for p in inspect.signature(make).parameters if p not in ("url", "arguments", "headers")]
     for option in options:
         if option not in (*known, *_SINK_OPTIONS):
+            _go_to(words, option)
             raise words.error(
                 f"there is no option {option} of {named or 'webhook'}", did_you_mean(option, known), "E_OPTION"
             )
     mine = {k: v for k, v in options.items() if k in known}
     return make(target, **mine), {k: v for k, v in options.items() if k in _SINK_OPTIONS}
+
+
+def _go_to(words: Words, option: str) -> None:
+    """Go back to where an option is named."""
+    words.at = max(i for i, token in enumerate(words.tokens) if token.text.lower() == option)
 
 
 def _options(words: Words) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""SUBSCRIBE: the changes of a view or query as they come."""
+"""SUBSCRIBE: the changes of a view or query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlglot import exp
 from everview.errors import did_you_mean
 from everview.language.relation import relation_of
 from everview.session.changes.batch import Batch
-from everview.session.reads.followed import Followed
+from everview.session.reads.subscribable import Subscribable
 from everview.session.view import View
 from everview.sql.ddl import schemas
 from everview.sql.ddl.definitions import create_view
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Subscription:
-    """What `SUBSCRIBE TO` gives: complete times' changes, kept until they are taken; made by `db.sql`.
+    """The result of `SUBSCRIBE TO`: the changes of complete times, kept until they are taken; created by `db.sql`.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -38,7 +38,7 @@ class Subscription:
     >>> changes.close()
     """
 
-    def __init__(self, view: Followed | Share, *, snapshot: bool = True, own: bool = False) -> None:
+    def __init__(self, view: Subscribable | Share, *, snapshot: bool = True, own: bool = False) -> None:
         self._view = view
         self._own = own
         self._kept: deque[Batch] = deque()
@@ -61,18 +61,18 @@ class Subscription:
         return list(relation_of(self._view).codec.names)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches that came since the last time."""
+        """The batches since the last iteration."""
         while self._kept:
             yield self._kept.popleft()
 
     def listen(self, function: Callable[[Batch], Any]) -> None:
-        """Give the batches so far and all that come to a function, instead of keeping them."""
+        """Pass the batches so far and all later ones to a function, instead of keeping them."""
         self._listener = function
         for batch in self:
             function(batch)
 
     def close(self) -> None:
-        """No more changes; a query that was subscribed to is dropped."""
+        """Unsubscribe; a query that was subscribed to is dropped."""
         if self._stop is not None:
             self._stop()
             self._stop = None

@@ -1,11 +1,13 @@
-"""From text to trees: what is read before anything is bound.
+"""From text to trees: everything before binding.
 
 Read in this order:
 
-    dialects, callnames    in which dialect a text is read, and which functions stay calls by name
-    reading, words         the statements of a text, and the forms that sqlglot does not know
-    notes                  what is noted about a statement on the way
-    places                 where in the text a mistake is
-    parts, tokens          nothing that was written is ignored
-    complaints, foreign, nesting    what is wrong with a text; other systems' forms; deep statements
+    dialects, callnames    the dialect of a text, and which functions stay calls by name
+    reading, words         the statements of a text, and syntax that sqlglot does not support
+    notes                  annotations of a statement
+    places                 positions of errors
+    keywords, misspelt     which word is misspelt, and what it was meant to be
+    parts, tokens          nothing in a statement is ignored
+    rephrasing             syntax that is rewritten in terms of other syntax
+    complaints, foreign    syntax errors; other systems' syntax
 """

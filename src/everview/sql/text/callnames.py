@@ -1,4 +1,4 @@
-"""The functions that are bound by the name they are written with."""
+"""The functions that are bound by the name as written."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _INSIDE = {
     "trunc_more",
     "units_between",
 }
-"""Functions of the library that SQL has other words for."""
+"""Functions of the library that have other SQL names."""
 
 _SYNTAX = {"left", "right", "overlay"}
-"""Functions that sqlglot must read, because they are more than a name and arguments."""
+"""Functions that sqlglot must parse, because they have special syntax."""
 
 SCALARS: frozenset[str] = (
     frozenset({*LIBRARY, "to_timestamp", "time_bucket", "random", "setseed", "gen_random_uuid"}) - _INSIDE - _SYNTAX

@@ -1,8 +1,8 @@
-"""What is wrong with a text that cannot be read, in words about SQL.
+"""Syntax error messages.
 
-sqlglot's parser says what it was about to do ("Invalid expression / Unexpected token", "Expecting )"), and its
-tokenizer shows some text near the place where it gave up. People are told which word is not expected, what is missing,
-or which quote is never closed.
+sqlglot's parser reports its internal expectation ("Invalid expression / Unexpected token", "Expecting )"), and its
+tokenizer shows some text near where it gave up. Users are told which word is unexpected, what is missing, or which
+quote is not closed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str], str], str]], ...] = (
     (r"Expect(?:ed|ing) CTE to have alias", lambda m, near: "a query of WITH has no name"),
     (r"Expect(?:ed|ing) at least one argument", lambda m, near: "an argument is missing"),
     (r"Expect(?:ed|ing) (?:either |an? |token )?(.*)", lambda m, near: f"{_thing(m[1])} is missing"),
+    (r"The number of provided arguments .*", lambda m, near: "there are too many arguments"),
     (r"No closing .* found", lambda m, near: "a quote is never closed"),
-    (r"Invalid numeric interval literal: (.*)", lambda m, near: f"{m[1]} is no interval"),
+    (r"Invalid numeric interval literal: (.*)", lambda m, near: f"{m[1]} is not an interval"),
     (
         r"(?:Failed to|Cannot|Unable to) parse.*|No parser found.*|Unknown option.*|Maximum number.*|Unexpected.*"
         r"|.* does not support CTE|Required keyword.*|Invalid key.*|Unsupported.*",
@@ -27,7 +28,7 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str], str], str]], ...] = (
 
 
 def in_our_words(what: str, near: str) -> str:
-    """What the parser says of the word `near`, as people are told.
+    """Rephrase the parser's error about the word `near`.
 
     >>> in_our_words("Invalid expression / Unexpected token", "FORM"), in_our_words("Expecting )", "")
     ('FORM is not expected here', "')' is missing")
@@ -51,7 +52,7 @@ _PIECE = re.compile(
 
 
 def never_closed(text: str, start: int = 0) -> tuple[int, str]:
-    """Where a quote or comment begins that never ends, and what to say of it; the text's first place if there is none.
+    """The position of an unclosed quote or comment, and a message; the start of the text if there is none.
 
     >>> never_closed("SELECT 'it''s', 'a"), never_closed("SELECT /* 1")
     ((16, "the quote ' is never closed"), (7, 'the comment is never closed'))

@@ -1,7 +1,7 @@
-"""How a text is read: in which dialect, with functions by the names that people write.
+"""Dialects: how a text is parsed, keeping functions by their written names.
 
-The default is sqlglot's PostgreSQL. `SET dialect = 'spark'` reads what follows as another system would. Three things
-follow the dialect:
+The default is sqlglot's PostgreSQL. `SET dialect = 'spark'` parses what follows as another system would. Three things
+depend on the dialect:
 
 - reading: quotes, escapes in texts, operators (`||`, `^`), names of types, all as sqlglot's dialect has them;
 - meaning where the tree says so: whether `/` of integers is exact (`Div.typed`) and of zero NULL (`Div.safe`), where
@@ -9,9 +9,9 @@ follow the dialect:
 - functions: one that sqlglot has a node for and we do not know is written in PostgreSQL's words and read again
   (`in_our_words`), with its arguments untouched, so that errors keep their places.
 
-sqlglot knows the functions of thirty systems and turns those of one into nodes that mean the same in all, which loses
-what was written: `to_char(d, 'YYYY')` becomes a node with the format '%Y', `date_bin` forgets its origin. So the
-functions that are bound by name here (`everview.sql.scalar.calls`) are left as calls by name.
+sqlglot normalises the functions of thirty systems into common nodes, which loses what was written: `to_char(d, 'YYYY')`
+becomes a node with the format '%Y', `date_bin` loses its origin. Functions that are bound by name here
+(`everview.sql.scalar.calls`) are therefore left as calls by name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *TYPED, *LISTS}
 
 
 def _json_operator(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
-    """j -> key: the key stays an expression, which sqlglot would make a path of."""
+    """j -> key: the key stays an expression, which sqlglot would turn into a path."""
     return lambda self, this, key: self.expression(kind(this=this, expression=key))
 
 
@@ -54,7 +54,7 @@ def _arrow(self: Any, names: list[exp.Expr]) -> exp.Expr:
 
 
 def _text(self: Any, token: Token) -> exp.Expr:
-    """E'a\\n', N'a': what stands between the quotes, read by the tokenizer, is a text like any other."""
+    """E'a\\n', N'a': the contents, decoded by the tokenizer, are an ordinary text."""
     found: exp.Expr = self.expression(exp.Literal(this=token.text, is_string=True), token)
     return found
 
@@ -66,16 +66,16 @@ def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 DEFAULT = "postgres"
 
 POSTGRES = "15.0"
-"""The version of PostgreSQL whose words, catalogue and protocol people may expect."""
+"""The PostgreSQL version whose syntax, catalog and protocol are emulated."""
 
 
 def version() -> str:
-    """What `version()` says: the PostgreSQL that we speak like, and who we are."""
+    """The result of `version()`: the emulated PostgreSQL version, and our own."""
     return f"PostgreSQL {POSTGRES} (Everview {everview.__version__})"
 
 
 _DOLLAR = "\x01"
-"""What stands for the dollar of a parameter while a text is tokenized."""
+"""Stands for the dollar of a parameter during tokenization."""
 
 _QUOTED = re.compile(
     r"""'(?:[^'])*'|"[^"]*"|--[^\n]*|/\*.*?\*/|(\$\w*\$).*?\1|(?<![\w$])\$(?=\w+(?![\w$]))""", re.DOTALL
@@ -83,7 +83,7 @@ _QUOTED = re.compile(
 
 
 def protected(text: str) -> str:
-    """A text in which nobody takes `$1,$` for the beginning of a quoted text; every place is where it was.
+    """A text in which `$1,$` is not taken for the start of a quoted text; positions are unchanged.
 
     >>> protected("VALUES ($1,$2, '$3', $$ $4 $$)").replace(_DOLLAR, "#")
     "VALUES (#1,#2, '$3', $$ $4 $$)"
@@ -95,14 +95,15 @@ _CONSTANTS = (TokenType.STRING, TokenType.NUMBER)
 _ENDS = (TokenType.COMMA, TokenType.R_PAREN)
 
 FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-"""What an interval is made of, as SQL's standard names it."""
+"""The fields of an interval in the SQL standard."""
 
 
 class Everview(Postgres):
-    """PostgreSQL's dialect, with our functions left as they are written."""
+    """PostgreSQL's dialect, with our functions left as written."""
 
     class Tokenizer(Postgres.Tokenizer):
         SINGLE_TOKENS: ClassVar = {**Postgres.Tokenizer.SINGLE_TOKENS, _DOLLAR: TokenType.PARAMETER}
+        IDENTIFIERS: ClassVar = ['"', "`"]  # scripts of Flink, Spark and MySQL quote names by the second
 
     ORIGINAL_NAME_META_KEY = "name"
     INDEX_OFFSET = 0  # a[1] is the first element: the number is left as it is written
@@ -112,6 +113,7 @@ class Everview(Postgres):
             **{name: make for name, make in Postgres.Parser.FUNCTIONS.items() if name.lower() not in _READ_BY_NAME},
             **{name.upper(): _aggregate(name) for name in (*AGGREGATES, *LISTS)},
             "EVERY": exp.LogicalAnd.from_arg_list,
+            "GROUPING_ID": exp.Grouping.from_arg_list,
         }
         FUNCTION_PARSERS: ClassVar = {
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name.lower() not in _READ_BY_NAME
@@ -148,7 +150,8 @@ class Everview(Postgres):
             return made
 
         def _parse_disjunction(self) -> exp.Expr | None:
-            """A constant alone between commas is itself: thousands of them need not go down all levels of operators."""
+            """A constant alone between commas is parsed directly: thousands of them need not pass all operator
+            levels."""
             token, following = self._curr, self._next
             if following and token.token_type in _CONSTANTS and following.token_type in _ENDS:
                 self._advance()
@@ -167,7 +170,7 @@ class Everview(Postgres):
         def _parse_interval(
             self, require_interval: bool = True, parse_function_unit: bool = True
         ) -> exp.Add | exp.Interval | None:
-            """One interval: sqlglot would take `interval '1 day' + 5 * x` for two, of which the second has no word."""
+            """One interval: sqlglot would parse `interval '1 day' + 5 * x` as two."""
             start = self._index
             if not self._match(TokenType.INTERVAL) and require_interval:
                 return None
@@ -181,7 +184,7 @@ class Everview(Postgres):
             return self._parse_interval_span(this, parse_function_unit)
 
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
-            """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""
+            """Keep an interval's text whole: sqlglot keeps only the first part of '1 day 02:03'."""
             if this is not None and this.is_string and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", this.name):
                 span = self._parse_fields()
                 whole: exp.Interval = self.expression(exp.Interval(this=this, unit=span))
@@ -230,7 +233,7 @@ NAMES: tuple[str, ...] = tuple(sorted(n for n in Dialect.classes if n not in (""
 
 @cache
 def reader(name: str) -> type[Dialect]:
-    """The dialect that reads a text; functions remember the names they were written with.
+    """The dialect that parses a text; functions keep their written names.
 
     >>> reader("postgres").__name__, reader("spark").__mro__[1].__name__
     ('Everview', 'Spark')
@@ -242,7 +245,7 @@ def reader(name: str) -> type[Dialect]:
 
 
 def first_place(name: str) -> int:
-    """Where arrays begin in a dialect: at 0 or 1."""
+    """The first array index of a dialect: 0 or 1."""
     return 1 if name == DEFAULT else int(Dialect.get_or_raise(name).INDEX_OFFSET)
 
 
@@ -266,7 +269,7 @@ _PLAIN = (exp.Literal, exp.Var, exp.DataType, exp.Identifier, exp.Null, exp.Bool
 
 
 def in_our_words(node: exp.Expr) -> exp.Expr | None:
-    """A call that PostgreSQL writes otherwise, as it is written there; None if it has no other words for it.
+    """A call in PostgreSQL's terms; None if it has no other form.
 
     >>> call = sqlglot.parse_one("date_format(d, 'yyyy-MM')", read="spark")
     >>> in_our_words(call).sql("postgres")

@@ -1,6 +1,6 @@
-"""Forms of Materialize, RisingWave, Flink and Feldera, found among a statement's tokens and taken out of its text.
+"""Syntax of Materialize, RisingWave, Flink and Feldera, found among a statement's tokens and removed from its text.
 
-What means something here is noted, or written as we write it:
+What has a meaning here is annotated, or rewritten:
 
     WITH MUTUALLY RECURSIVE r (a int) AS (...)       WITH RECURSIVE; the types are those of the columns
     CREATE MATERIALIZED VIEW v EMIT ON WINDOW CLOSE AS ...     the same as at the end
@@ -9,8 +9,8 @@ What means something here is noted, or written as we write it:
     mz_now()                                         now()
     CREATE LOCAL VIEW, DROP MATERIALIZED VIEW, DROP TEMPORARY TABLE    CREATE VIEW, DROP VIEW, DROP TABLE
 
-What changes no answer (where something runs, how fast rows are read) is ignored with a *notice*: a text that
-whoever wrote the statement gets to see (`everview.errors.Notice`).
+What does not affect results (placement, performance) is ignored with a *notice* to the author of the statement
+(`everview.errors.Notice`).
 
     CREATE TABLE t (...) APPEND ONLY; CREATE SOURCE t (...) WITH (connector = ...); IN CLUSTER c
 """
@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import Token
 
 from everview.sql.text.notes import Notes, WatermarkNote
-from everview.sql.text.places import SqlError
+from everview.sql.text.places import Source
 
 Remove = Callable[[int, int], None]
 """Blanks out tokens, from one to another."""
@@ -32,7 +32,7 @@ Write = Callable[[int, str], None]
 
 
 def note(text: str, tokens: Sequence[Token], words: list[str], notes: Notes, remove: Remove, write: Write) -> None:
-    """Note what a statement says in other systems' words."""
+    """Annotate other systems' syntax in a statement."""
     for i in range(len(words)):
         if words[i] in ("MZ_NOW", "MZ_LOGICAL_TIMESTAMP") and words[i + 1 : i + 3] == ["(", ")"]:
             write(i, "now")
@@ -57,7 +57,7 @@ def _note_types(text: str, tokens: Sequence[Token], words: list[str], at: int, n
             if behind - first < 2:
                 hint = "WITH MUTUALLY RECURSIVE r (a int, b text) AS (...)"
                 token = tokens[first]
-                raise SqlError("E_SYNTAX", f"the column {token.text} has no type", hint, token.line, token.col)
+                raise Source(text).error_at(token.start, "E_SYNTAX", f"the column {token.text} has no type", hint)
             types.append(text[tokens[first + 1].start : tokens[behind - 1].end + 1])
             remove(first + 1, behind - 1)
         notes.types[tokens[at].start] = tuple(types)
@@ -154,7 +154,8 @@ def _note_lateness(text: str, tokens: Sequence[Token], words: list[str], at: int
     if end == at or notes.watermark is not None:
         token = tokens[at]
         hint = "ts timestamp LATENESS INTERVAL '1 hour'"
-        raise SqlError("E_SYNTAX", "LATENESS is followed by an interval, once a table", hint, token.line, token.col)
+        what = "LATENESS is followed by an interval, once a table"
+        raise Source(text).error_at(token.start, "E_SYNTAX", what, hint)
     column, span = tokens[first], text[tokens[at + 1].start : tokens[end].end + 1]
     query = "\n" * (tokens[at].line - 1) + f"SELECT {column.text} - {span}"
     notes.watermark = WatermarkNote(column.text, column.start, query)

@@ -1,4 +1,4 @@
-"""What is noted about a statement while it is read (see `everview.sql.text.reading`)."""
+"""Annotations of a statement (see `everview.sql.text.reading`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from everview.plan.multiway import Choice
 
 SESSION = "sessio_"
-"""What the function SESSION is called where sqlglot reads it, for which the word is a keyword."""
+"""The name of the function SESSION for sqlglot, where the word is a keyword."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class TableWindow:
 
 @dataclass(frozen=True)
 class WatermarkNote:
-    """`WATERMARK FOR column AS expression`: where the column stands, and a text that has SELECT before the expression
-    and blanks for everything else.
+    """`WATERMARK FOR column AS expression`: the column's position, and a text with SELECT before the expression and
+    blanks for everything else.
     """
 
     column: str
@@ -32,7 +32,7 @@ class WatermarkNote:
 
 @dataclass
 class Notes:
-    """What was taken out of a statement's text, by the offset of the name that it belongs to."""
+    """What was removed from a statement's text, by the offset of the name that it belongs to."""
 
     limits: dict[int, tuple[str, int]] = field(default_factory=dict)
     """(error or return, rounds) by the first name of a WITH RECURSIVE"""
@@ -46,6 +46,6 @@ class Notes:
     types: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """types of the columns of a WITH MUTUALLY RECURSIVE, by the query's name"""
     notices: list[str] = field(default_factory=list)
-    """what was passed over, in words"""
+    """the notices"""
     plan: Choice | None = None
-    """/*+ plan(...) */: how joins are kept"""
+    """/*+ plan(...) */: how joins are maintained"""

@@ -1,18 +1,16 @@
-"""Nothing that was parsed is ignored: a record of which parts of a statement were read.
+"""Nothing that was parsed is ignored: tracks which parts of a statement were read.
 
-sqlglot understands far more SQL than is supported here, and a clause that its parser took but nobody looked at would
-change a statement's meaning silently, which is worse than refusing it. So every node of a parsed statement keeps its
-parts in a dictionary that notes which of them are asked for. Binding a statement (finding its tables, columns and
-types) reads all that it understands; then, before the statement does anything, the whole tree is walked, and a part
-that is there and was never read is refused at its place.
+sqlglot parses far more SQL than is supported here, and a clause that was parsed but not looked at would silently change
+a statement's meaning, which is worse than refusing it. Every node of a parsed statement therefore keeps its parts in a
+dictionary that records which of them are read. Binding a statement reads all that it understands; then, before the
+statement is executed, the whole tree is walked, and an unread part is refused with its position.
 
-Reading is asking for a part by name (`node.this`, `node.args.get("limit")`, `node.name`). Going through a tree without
-asking what a part is (`walk`, `find_all`, `copy`, comparing) reads nothing.
+Reading means accessing a part by name (`node.this`, `node.args.get("limit")`, `node.name`). Generic traversals (`walk`,
+`find_all`, `copy`, comparison) do not count.
 
-Hazards: whoever reads a part answers for it. `node.copy()` gives nodes of which nobody learns that they were read, and
-`node.sql()` reads everything: bind the nodes themselves, and write SQL from them for errors only. Parts that sqlglot
-sets without anybody having written them are in `MEANINGLESS`. What sqlglot itself drops while it parses is looked for
-in `everview.sql.text.tokens`.
+Hazards: whoever reads a part is responsible for it. Reads of a `node.copy()` are not recorded, and `node.sql()` reads
+everything: bind the nodes themselves, and generate SQL from them for errors only. Parts that sqlglot sets by itself are
+in `MEANINGLESS`. What sqlglot drops while parsing is detected in `everview.sql.text.tokens`.
 """
 
 from __future__ import annotations
@@ -47,15 +45,15 @@ MEANINGLESS: frozenset[tuple[type[exp.Expr], str]] = frozenset(
         (exp.PrimaryKeyColumnConstraint, "include"),
     }
 )
-"""Parts that say nothing here: sqlglot sets them for other dialects, or they make no difference."""
+"""Parts without a meaning here: sqlglot sets them for other dialects, or they make no difference."""
 
 
 class Missing(KeyError):
-    """A part that a node of its kind needs is not there: sqlglot lets `div(5)` and `map()` pass."""
+    """A required part of a node is missing: sqlglot accepts `div(5)` and `map()`."""
 
 
 class Parts(dict[str, Any]):
-    """A node's parts, and which of them were asked for."""
+    """A node's parts, and which of them were read."""
 
     __slots__ = ("read",)
 
@@ -75,7 +73,7 @@ class Parts(dict[str, Any]):
 
 
 def recorded(tree: exp.Expr) -> exp.Expr:
-    """The tree itself, which from now on notes what is read of it.
+    """Make a tree record what is read of it; returns the tree.
 
     >>> import sqlglot
     >>> select = recorded(sqlglot.parse_one("SELECT x LIMIT 3"))
@@ -89,7 +87,7 @@ def recorded(tree: exp.Expr) -> exp.Expr:
 
 
 def unread(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str]]:
-    """Parts that are there and that nobody has read, in the order of the tree from above."""
+    """Unread parts, top-down."""
     for node in tree.walk(bfs=False):
         seen = node.args.read if isinstance(node.args, Parts) else node.args.keys()
         for part, value in node.args.items():
@@ -104,20 +102,20 @@ def _says_something(node: exp.Expr, part: str, value: Any) -> bool:
 
 
 def read(node: exp.Expr) -> None:
-    """Count a node's own parts as read, not what is inside them."""
+    """Mark a node's own parts as read, not what is inside them."""
     if isinstance(node.args, Parts):
         node.args.read.update(node.args)
 
 
 def understood(node: exp.Expr) -> None:
-    """Count all of a node as read: it is the same text as one that was bound."""
+    """Mark all of a node as read: it is the same text as one that was bound."""
     for inner in node.walk():
         if isinstance(inner.args, Parts):
             inner.args.read.update(inner.args)
 
 
 def whole(tree: exp.Expr, source: Source, bind: Callable[[], T]) -> T:
-    """What binding a statement gives, if it has read every part of it."""
+    """The result of binding a statement, if every part was read."""
     found = bind()
     for node, part in unread(tree):
         raise source.unread(node, part)
@@ -127,7 +125,7 @@ def whole(tree: exp.Expr, source: Source, bind: Callable[[], T]) -> T:
 
 
 def _check_recording() -> None:
-    """sqlglot's own accessors must go through `Parts`; code compiled by mypyc need not."""
+    """Verify that sqlglot's own accessors go through `Parts`; code compiled by mypyc need not."""
     node = recorded(exp.column("x"))
     if node.name != "x" or list(unread(node)):
         raise InternalError(

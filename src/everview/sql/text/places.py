@@ -1,7 +1,7 @@
-"""Where in the text a mistake is: every refusal names line and column, and shows the place.
+"""Error positions: every refusal names line and column, and shows the place.
 
-sqlglot notes on identifiers, literals and functions where they started. Other nodes (operators, clauses) are where
-their first part is; a clause that nobody understood is where its word is written.
+sqlglot records the positions of identifiers, literals and functions. Other nodes (operators, clauses) are located by
+their first part; an unread clause by its keyword.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SqlError(PlanError):
-    """A statement that makes no sense or cannot be kept up to date, with the line and column where it says so.
+    """An invalid statement, or one that cannot be maintained, with its line and column.
 
     >>> error = SqlError("E_COLUMN", "there is no column c_nam", "did you mean 'c_name'?", 1, 8)
     >>> print(error)
@@ -55,7 +55,7 @@ WORDS: dict[tuple[type[exp.Expr], str], str] = {
     (exp.Table, "sample"): "TABLESAMPLE",
     (exp.Limit, "expressions"): "BY",
 }
-"""The word by which a part is written, where it is neither the part's name nor its class's."""
+"""The keyword of a part, if it is neither the part's name nor its class's."""
 
 SHOWN = 100
 """Letters of a long line that are shown around a mistake."""
@@ -86,7 +86,7 @@ EXCERPT = 40
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a script, to find places in.
+    """The text of a script, for locating errors.
 
     >>> Source("select\\n  x").line_and_column(9)
     (2, 3)
@@ -100,6 +100,8 @@ class Source:
     """What it is written in."""
     is_cut: bool = False
     """Whether those tokens are exactly the text's."""
+    shown: str = ""
+    """The text as it was written, with the forms that were noted and blanked out; errors show it."""
     zone: str = "UTC"
     """The session's time zone."""
     types: Mapping[str, DataType] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class Source:
     parameters: Parameters | None = None
     """What $1, $2, ... stand for, where a call gives them values (`everview.sql.answers.given`)."""
     clock: list[dt.datetime] = field(default_factory=list, repr=False, compare=False)
-    """What now() is in the statement: the clock is read once for all of it."""
+    """The value of now() in the statement: the clock is read once."""
 
     def now(self, read: Callable[[], dt.datetime]) -> dt.datetime:
         """What now() is in the statement; `read` reads the clock if nobody has.
@@ -133,33 +135,37 @@ class Source:
         """Both counted from 1."""
         return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
 
+    def offset(self, line: int, column: int) -> int:
+        """Where a line and column are, both counted from 1."""
+        return sum(len(text) + 1 for text in self.text.split("\n")[: line - 1]) + column - 1
+
     def error(self, at: exp.Expr | None, code: str, message: str, hint: str = "") -> SqlError:
         """An error at a node's place."""
         return self.error_at(offset_of(at), code, message, hint)
 
     def error_at(self, offset: int, code: str, message: str, hint: str = "") -> SqlError:
         """An error at an offset in the text."""
-        return SqlError(code, message, hint, *self.line_and_column(offset), self.text)
+        return SqlError(code, message, hint, *self.line_and_column(offset), self.shown or self.text)
 
     def refuse(self, at: exp.Expr | None, what: str, hint: str = "") -> SqlError:
         """The error for SQL that is understood but not supported."""
         return self.error(at, "E_UNSUPPORTED", what, hint)
 
     def only(self, node: exp.Expr, *known: str) -> None:
-        """Refuse a node with parts other than the known ones: what is not understood must not be passed over."""
+        """Refuse a node with unknown parts: what is not understood must not be ignored."""
         for name, value in node.args.items():
             if value and name not in known:
                 raise self.unread(node, name)
 
     def unread(self, node: exp.Expr, part: str) -> SqlError:
-        """The error for a part of a node that nobody has read, in the words of the text."""
+        """Return the error for an unread part of a node, in terms of the text."""
         token = self._written(node, part)
         if token is None:
             return self.refuse(node, f"this form of {self.written(node)} is not supported")
         return self.error_at(token.start, "E_UNSUPPORTED", f"{token.text.upper()} is not supported here")
 
     def written(self, node: exp.Expr) -> str:
-        """What a node is in the text: the function's name as written; else its words, never the parser's."""
+        """A node as it is written: the function's name; else its words, never the parser's."""
         start = node.meta.get("start")
         word = next((t.text for t in self.tokens if t.start == start), "") if start is not None else ""
         if word.isidentifier():
@@ -207,7 +213,7 @@ class Source:
         return next((t for t in tokens if starts and t.start == min(starts)), None)
 
     def placed(self, error: EverviewError, at: exp.Expr) -> SqlError:
-        """An error of the layers below, which know no places, with its place."""
+        """An error of a lower layer, with its position added."""
         if isinstance(error, SqlError):
             return error
         hint = "cast one of them: CAST(x AS type)" if ".cast(" in error.hint else error.hint
@@ -224,7 +230,7 @@ def has_query(node: exp.Expr) -> bool:
 
 
 def offset_of(node: exp.Expr | None) -> int:
-    """Where a node begins in the text, or what is around it; 0 if nothing tells."""
+    """The offset of a node in the text, or of its surroundings; 0 if unknown."""
     while node is not None:
         starts = _starts(node)
         if starts:

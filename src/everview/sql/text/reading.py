@@ -1,7 +1,7 @@
-"""Reading SQL: the statements of a text, and the few forms that sqlglot does not know.
+"""Splits a text into statements, handling the syntax that sqlglot does not support.
 
-Those forms are found among the tokens, noted, and blanked out of the text, so that what is left is plain SQL with every
-place where it was:
+That syntax is found among the tokens, annotated, and blanked out of the text, so that plain SQL remains with all
+positions unchanged:
 
     WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) ...      how many rounds, and whether reaching them is an error
     FROM readings [size 300 time]                          a window on a table: its rows of the last 300 seconds
@@ -11,8 +11,8 @@ place where it was:
     CREATE VIEW v AS SELECT ... EMIT ON WINDOW CLOSE       only windows that are complete
     SELECT /*+ plan(delta) */ ...                          how joins are kept (`everview.sql.select.choice`)
 
-Two liberties are taken over from Liu's thesis: a statement may end with a bracket where the next begins with CREATE,
-and `WITH RECURSIVE r AS (...)` without a query after it makes a view of each name.
+Two liberties follow Liu's thesis: a statement may end with a bracket if the next begins with CREATE, and `WITH
+RECURSIVE r AS (...)` without a query creates a view for each name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import lru_cache
 
 import sqlglot
@@ -30,13 +29,13 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from everview.codes.digits import whole_number
-from everview.errors import did_you_mean
 from everview.sql.select.choice import hinted
-from everview.sql.text import complaints, foreign
+from everview.sql.text import complaints, foreign, keywords, misspelt
 from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.notes import SESSION, Notes, TableWindow, WatermarkNote
 from everview.sql.text.parts import recorded
 from everview.sql.text.places import Source, SqlError
+from everview.sql.text.rephrasing import rephrased
 from everview.sql.text.tokens import stray_commas, stray_units
 
 Remove = Callable[[int, int], None]
@@ -45,31 +44,12 @@ Remove = Callable[[int, int], None]
 QUERIES = (exp.Query, exp.Values)
 """What can be asked: VALUES too."""
 
-KEYWORDS = (
-    "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION",
-    "INTERSECT", "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "LATERAL", "USING",
-    "WINDOW", "QUALIFY", "WITH", "RECURSIVE", "VALUES", "INSERT", "INTO", "UPDATE", "DELETE", "TRUNCATE", "CREATE",
-    "TABLE", "VIEW", "MATERIALIZED", "DROP", "BEGIN", "COMMIT", "ROLLBACK", "EXPLAIN", "SHOW", "SUBSCRIBE",
-    "BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "PRIMARY", "CASCADE",
-)  # fmt: skip
-"""Words that a misspelt one may be."""
-
-STARTS = (
-    "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "EXPLAIN", "WHY",
-    "DESCRIBE", "SHOW", "SET", "COPY", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK", "REPLACE", "FROM", "TABLE",
-    "START", "ALTER",
-)  # fmt: skip
-"""Words that begin a statement (of some dialect)."""
-
-KINDS = ("TABLE", "VIEW", "FUNCTION", "SOURCE", "SINK")
-"""What CREATE makes."""
-
 SECONDS = {"time": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement: its text with everything else blanked, and what was noted."""
+    """One statement: its text with everything else blanked, and its annotations."""
 
     text: str
     notes: Notes
@@ -83,10 +63,27 @@ class Statement:
     dialect: str = DEFAULT
     plain: bool = False
     """whether the tokens are the text's: nothing was written in place of something else"""
+    shown: str = ""
+    """the text as it was written, which errors show"""
 
     def source(self) -> Source:
         """The text to find places in."""
-        return Source(self.text, self.notes, self.tokens, self.dialect, is_cut=self.plain)
+        return Source(self.text, self.notes, self.tokens, self.dialect, is_cut=self.plain, shown=self.shown)
+
+
+def deepest(statement: Statement) -> int:
+    """Where a statement is nested most deeply, by its brackets and CASEs; where it begins if it has none.
+
+    >>> deepest(next(statements("SELECT (a), (((b))) FROM t")))
+    14
+    """
+    depth, most, place = 0, 0, 0
+    for token in statement.tokens:
+        opens = token.token_type in (TokenType.L_PAREN, TokenType.CASE)
+        depth += opens - (token.token_type in (TokenType.R_PAREN, TokenType.END))
+        if opens and depth > most:
+            most, place = depth, token.start
+    return place
 
 
 def statements(text: str, dialect: Callable[[], str] = lambda: DEFAULT) -> Iterator[Statement]:
@@ -108,9 +105,9 @@ def statements(text: str, dialect: Callable[[], str] = lambda: DEFAULT) -> Itera
             start = end
 
 
-# A client that prepares a statement runs the same text again and again, and a dashboard asks the same question: reading
-# a short text is most of what a small statement costs. So what sqlglot makes of the last few of them is kept. Tokens
-# do not change; of a tree everybody gets a copy, because binding notes in it what was read.
+# a prepared statement or a dashboard runs the same text repeatedly, and parsing is most of the cost of a small
+# statement, so tokens and trees of the last few texts are cached; tokens are immutable, trees are copied, because
+# binding records in them what was read
 
 KEPT, KEPT_LETTERS = 256, 2_000
 """Texts of which tokens and trees are kept, and how long they may be."""
@@ -126,7 +123,7 @@ def _tokenized_once(text: str, dialect: str) -> tuple[Token, ...]:
 
 
 def _tree(text: str, dialect: str, tokens: Sequence[Token] | None = None) -> exp.Expr:
-    """sqlglot's tree. Tokens of a long text need not be found again, if they are known."""
+    """sqlglot's tree. Known tokens of a long text are reused."""
     if len(text) <= KEPT_LETTERS:
         return _tree_once(text, dialect).copy()
     if tokens is None:
@@ -151,7 +148,7 @@ def _read(parse: Callable[[], exp.Expr]) -> exp.Expr:
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, (ParseError, TokenError)):
             raise
-        raise ParseError("this is not SQL that can be read") from None  # the parser itself stumbles over it
+        raise ParseError("this is not SQL that can be read") from None  # the parser itself fails on it
 
 
 def _guarded(text: str, dialect: str) -> str:
@@ -162,7 +159,7 @@ _SET_DIALECT = re.compile(r"\bset\s+dialect\b[^;]*;", re.IGNORECASE)
 
 
 def _tokens(text: str, start: int, dialect: str) -> tuple[list[Token], int]:
-    """The tokens from a place on, and where they end: behind SET dialect, if the rest makes no sense before it."""
+    """The tokens from an offset on, and their end: after SET dialect, if the rest depends on it."""
     blank = re.sub(r"[^\n]", " ", text[:start])
     try:
         return list(_tokenized(blank + text[start:], dialect)), len(text)
@@ -191,10 +188,11 @@ def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _noted(text: str, tokens: list[Token]) -> Statement:
-    """Blank out what lies around the statement, and the forms that are noted."""
+    """Blank out the surroundings of the statement, and the annotated syntax."""
     notes = Notes(plan=hinted(tokens))
     blank = re.sub(r"[^\n]", " ", text)
-    letters = list(blank[: tokens[0].start] + text[tokens[0].start : tokens[-1].end + 1])
+    shown = blank[: tokens[0].start] + text[tokens[0].start : tokens[-1].end + 1]
+    letters = list(shown)
 
     kept = list(tokens)
 
@@ -219,15 +217,15 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
     for i in range(len(tokens)):
         depth += (words[i] == "(") - (words[i] == ")")
         if words[i] == "RECURSIVE" and words[i + 1 : i + 2] == ["("] and words[i + 3 : i + 4] == ["AT"]:
-            _note_limit(words, tokens, i + 1, notes, remove)
+            _note_limit(text, words, tokens, i + 1, notes, remove)
         elif words[i] == "[" and words[i + 1 : i + 2] == ["SIZE"] and i:
-            notes.windows[tokens[i - 1].start] = _window(words, tokens, i, remove)
+            notes.windows[tokens[i - 1].start] = _window(text, words, tokens, i, remove)
         elif words[i : i + 2] == ["AS", "OF"] and tokens[i + 2 : i + 3] and words[i + 2].isdecimal() and depth == 0:
             notes.as_of = whole_number(words[i + 2])
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
         elif words[i : i + 2] == ["TABLE", "("] and words[i + 2 : i + 3] and words[i + 2] in _WINDOWS:
-            _unwrap(words, tokens, i, remove)
+            _unwrap(text, words, tokens, i, remove)
         elif words[i : i + 2] == ["WATERMARK", "FOR"] and depth == 1 and words[:2] == ["CREATE", "TABLE"]:
             _note_watermark(text, blank, words, tokens, i, notes, remove)
     if words[0] == "CREATE" and words[-4:] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
@@ -241,6 +239,7 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
         " ".join(words[:2]),
         tuple(kept),
         plain=not rewritten and not notes.definitions,
+        shown=shown,
     )
 
 
@@ -256,7 +255,7 @@ _ARGUMENTS = {
 """The names of arguments, in the order in which we take them."""
 
 
-def _unwrap(words: list[str], tokens: list[Token], at: int, remove: Remove) -> None:
+def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, remove: Remove) -> None:
     """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) as Flink and Calcite write it is TUMBLE(t, ts, ...); arguments may
     have names, DATA => TABLE t, if they stand in order.
     """
@@ -272,7 +271,7 @@ def _unwrap(words: list[str], tokens: list[Token], at: int, remove: Remove) -> N
             if words[i] != (names[named] if named < len(names) else ""):
                 hint = f"in this order: {', '.join(names)}"
                 what = f"{tokens[i].text} is not expected here"
-                raise SqlError("E_SYNTAX", what, hint, tokens[i].line, tokens[i].col)
+                raise Source(text).error_at(tokens[i].start, "E_SYNTAX", what, hint)
             named += 1
             remove(i, i + 1)
         elif words[i] == "TABLE" and words[i - 1] in ("(", "=>"):
@@ -282,19 +281,14 @@ def _unwrap(words: list[str], tokens: list[Token], at: int, remove: Remove) -> N
             remove(i + 3, i + 3)
 
 
-def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
+def _note_limit(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
     """(ERROR AT RECURSION LIMIT n) or (RETURN AT RECURSION LIMIT n)"""
     form = words[at + 1 : at + 7]
     known = len(form) == 6 and form[0] in ("ERROR", "RETURN") and form[1:4] == ["AT", "RECURSION", "LIMIT"]
     if not known or not form[4].isdecimal() or form[5:] != [")"] or at + 7 >= len(tokens):
-        token = tokens[at]
-        raise SqlError(
-            "E_SYNTAX",
-            "the limit of a recursion is not understood",
-            "WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) name AS (...); ERROR instead of RETURN fails there",
-            token.line,
-            token.col,
-        )
+        hint = "WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) name AS (...); ERROR instead of RETURN fails there"
+        what = "the limit of a recursion is not understood"
+        raise Source(text).error_at(tokens[at].start, "E_SYNTAX", what, hint)
     notes.limits[tokens[at + 7].start] = (form[0].lower(), whole_number(form[4]))
     remove(at, at + 6)
 
@@ -308,13 +302,9 @@ def _note_watermark(
         end += 1
         depth += (words[end] == "(") - (words[end] == ")")
     if words[at + 3 : at + 4] != ["AS"] or end < at + 4 or notes.watermark is not None:
-        raise SqlError(
-            "E_SYNTAX",
-            "this watermark is not understood, or is the second of the table",
-            "WATERMARK FOR ts AS ts - INTERVAL '5 seconds'",
-            tokens[at].line,
-            tokens[at].col,
-        )
+        what = "this watermark is not understood, or is the second of the table"
+        hint = "WATERMARK FOR ts AS ts - INTERVAL '5 seconds'"
+        raise Source(text).error_at(tokens[at].start, "E_SYNTAX", what, hint)
     start, first, last = tokens[at].start, tokens[at + 4].start, tokens[end].end + 1
     query = f"{blank[:start]}SELECT{blank[start + len('SELECT') : first]}{text[first:last]}"
     notes.watermark = WatermarkNote(tokens[at + 2].text, tokens[at + 2].start, query)
@@ -322,7 +312,7 @@ def _note_watermark(
     remove(at - before, end + (not before and words[end + 1 : end + 2] == [","]))
 
 
-def _window(words: list[str], tokens: list[Token], at: int, remove: Remove) -> TableWindow:
+def _window(text: str, words: list[str], tokens: list[Token], at: int, remove: Remove) -> TableWindow:
     """[size n time|tuple ... [partition by a, b]]"""
     end = next((j for j in range(at, len(words)) if words[j] == "]"), len(words) - 1)
     inside = words[at + 2 : end]
@@ -337,13 +327,9 @@ def _window(words: list[str], tokens: list[Token], at: int, remove: Remove) -> T
     if good and unit == "tuple" and (len(inside) == 2 or (inside[2] == "PARTITION BY" and names)):
         remove(at, end)
         return TableWindow(tuples=whole_number(inside[0]), partition=names)
-    raise SqlError(
-        "E_SYNTAX",
-        "this window on a table is not understood",
-        "[size 300 time], [size 5 minutes], [size 10 tuple] or [size 1 tuple partition by a, b]",
-        tokens[at].line,
-        tokens[at].col,
-    )
+    what = "this window on a table is not understood"
+    hint = "[size 300 time], [size 5 minutes], [size 10 tuple] or [size 1 tuple partition by a, b]"
+    raise Source(text).error_at(tokens[at].start, "E_SYNTAX", what, hint)
 
 
 def _only_defines(words: list[str]) -> bool:
@@ -359,20 +345,20 @@ def _only_defines(words: list[str]) -> bool:
 
 
 def respoken(statement: Statement) -> Statement:
-    """What follows the first word of a statement that sqlglot takes for a command: it takes all that for one token, in
-    which nothing is noted.
-    """
+    """What follows the first word of a statement that sqlglot takes for a command, as a single token."""
     text = statement.text
     start = len(text) - len(text.lstrip())
     end = start + len(statement.first)
     blank = text[:start] + " " * (end - start) + text[end:]
-    return next(statements(blank, lambda: statement.dialect), replace(statement, text=blank, tokens=()))
+    found = next(statements(blank, lambda: statement.dialect), replace(statement, text=blank, tokens=()))
+    return replace(found, shown=statement.shown)
 
 
 def parsed(source: Source) -> exp.Expr:
     """sqlglot's tree of one statement."""
     for token in stray_commas(source.tokens):
-        raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
+        check_start(source)
+        raise source.error_at(token.start, "E_SYNTAX", "nothing is listed before or after this comma", "remove it")
     for token in stray_units(source.tokens) if source.dialect == DEFAULT else ():
         hint = f"write interval '1' {token.text}, or AS {token.text} if it is a name"
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
@@ -383,11 +369,36 @@ def parsed(source: Source) -> exp.Expr:
         node = _tree(text, source.dialect, cut)
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, source) from None
-    return recorded(node)
+    if isinstance(node, exp.Command):  # sqlglot gives up on the statement as a whole
+        word = misspelt.found(source, len(source.text), readable(source.dialect))
+        if word is not None:
+            raise word.error(source)
+    return recorded(rephrased(node, text))
+
+
+def readable(dialect: str) -> Callable[[str], bool]:
+    """Whether a text is one statement that can be read."""
+
+    def reads(text: str) -> bool:
+        try:
+            [statement] = statements(text, lambda: dialect)
+            tree = _tree_once.__wrapped__(_without_sessions(statement.source()), dialect)
+        except (SqlError, ParseError, TokenError, ValueError):
+            return False
+        return isinstance(tree, _STATEMENT_NODES)
+
+    return reads
+
+
+_STATEMENT_NODES = (
+    *QUERIES, exp.Create, exp.Drop, exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Set,
+    exp.Describe, exp.Use, exp.Transaction, exp.Commit, exp.Rollback,
+)  # fmt: skip
+"""What a statement is read as; anything else is an expression, or one that sqlglot does not know."""
 
 
 def _without_sessions(source: Source) -> str:
-    """The text with SESSION(...) called by a name that is no keyword of sqlglot's, every letter where it was."""
+    """The text with SESSION(...) renamed to a non-keyword of the same length."""
     text = source.text
     for token, following in itertools.pairwise(source.tokens):
         if token.token_type == TokenType.SESSION and following.token_type == TokenType.L_PAREN:
@@ -395,13 +406,22 @@ def _without_sessions(source: Source) -> str:
     return text
 
 
-def check_kind(source: Source) -> None:
-    """Raise the error of a CREATE that makes something there is not: CREATE VEIW."""
-    before = {"CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE"}
+def check_kind(source: Source, verb: str) -> None:
+    """Raise the error of a CREATE or DROP of something there is not: CREATE VEIW."""
+    before = {verb, *keywords.BEFORE_KINDS}
     word = next((t for t in source.tokens if t.text.upper() not in before), None)
-    if word is not None and word.text.upper() not in KINDS:
-        hint = did_you_mean(word.text.upper(), KINDS).replace("available:", "there are")
-        raise source.error_at(word.start, "E_SYNTAX", f"there is no CREATE {word.text.upper()}", hint)
+    if word is not None and word.text.upper() not in keywords.KINDS:
+        known = (*keywords.KINDS, *keywords.BEFORE_KINDS)
+        hint = keywords.did_you_mean(word.text, known) or f"{verb} is followed by {', '.join(keywords.KINDS)}"
+        raise source.error_at(word.start, "E_SYNTAX", f"there is no {verb} {word.text}", hint)
+
+
+def check_setting(source: Source) -> None:
+    """Raise the error of a SET of something there is not: SET TIEM ZONE."""
+    word = source.tokens[1]
+    hint = keywords.did_you_mean(word.text, keywords.SETTINGS)
+    if hint:
+        raise source.error_at(word.start, "E_SYNTAX", f"there is no setting {word.text}", hint)
 
 
 def check_query(source: Source) -> None:
@@ -411,7 +431,8 @@ def check_query(source: Source) -> None:
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         if token.token_type == TokenType.ALIAS and depth == 0:
             blank = re.sub(r"[^\n]", " ", source.text[: token.end + 1])
-            parsed(Source(blank + source.text[token.end + 1 :], source.notes, dialect=source.dialect))
+            rest = blank + source.text[token.end + 1 :]
+            parsed(Source(rest, source.notes, dialect=source.dialect, shown=source.shown))
             return
 
 
@@ -424,22 +445,31 @@ def _incomplete(kind: str, before: Sequence[str]) -> str:
             return (
                 f"a part of {before[i - 1].upper()} is missing" if before[i - 1].isidentifier() else "a part is missing"
             )
-    return f"a part of {kind.upper()} is missing" if kind.upper() in KEYWORDS else "a part is missing"
+    known = kind.upper() in keywords.KEYWORDS
+    return f"a part of {kind.upper()} is missing" if known else "a part is missing"
+
+
+def check_start(source: Source) -> None:
+    """Raise the error of a text whose first word begins no statement."""
+    start = source.tokens[0] if source.tokens else None
+    if start is not None and start.text.isalpha() and start.text.upper() not in keywords.STARTS:
+        hint = keywords.did_you_mean(start.text, keywords.STARTS)
+        hint = hint or f"statements begin with {', '.join(keywords.STARTS[:23])}"
+        raise source.error_at(start.start, "E_SYNTAX", f"no statement begins with {start.text}", hint)
 
 
 def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
-    start = source.tokens[0] if source.tokens else None
-    if start is not None and start.text.upper() not in STARTS and start.text.isalpha():
-        hint = did_you_mean(start.text.upper(), STARTS[:19]).replace("available:", "statements begin with")
-        what = f"no statement begins with {start.text}"
-        return source.error_at(start.start, "E_SYNTAX", what, hint)
+    check_start(source)
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
     line, column = found.get("line") or 1, found.get("col") or 1
     near = found.get("highlight")
     length = len(near) if near else 1
+    at = max(1, column - length + 1)
+    word = misspelt.found(source, source.offset(line, at), readable(source.dialect))
+    if word is not None:
+        return word.error(source)
     what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
     what = re.sub(r" but got <Token.*", "", what)
-    at = max(1, column - length + 1)
     before = [t.text for t in source.tokens if source.line_and_column(t.start) < (line, at)]
     what = re.sub(
         r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", lambda m: _incomplete(m[1], before), what
@@ -447,17 +477,4 @@ def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
     said = complaints.in_our_words(what, near or "")
     if near and near not in said:
         said += f", near {near!r}"
-    hint = _keyword(near or "")
-    if not hint and before and (meant := _keyword(before[-1])):
-        hint = meant.replace("?", f" instead of {before[-1]!r}?")  # it was taken for an alias: SELECT * form t
-    return SqlError("E_SYNTAX", said, hint, line, at, source.text)
-
-
-def _keyword(word: str) -> str:
-    """A hint if the word is nearly one of SQL's.
-
-    >>> _keyword("FORM"), _keyword("x")
-    ("did you mean 'FROM'?", '')
-    """
-    found = get_close_matches(word.upper(), KEYWORDS, 1, 0.7) if word.isalpha() and len(word) > 2 else []
-    return f"did you mean {found[0]!r}?" if found and found[0] != word.upper() else ""
+    return source.error_at(source.offset(line, at), "E_SYNTAX", said)

@@ -1,14 +1,14 @@
-"""What sqlglot drops while it parses: found among the tokens.
+"""Detects what sqlglot drops while it parses.
 
-sqlglot reads many dialects leniently. A comma with nothing after it is forgiven, and some functions forget arguments
-that they do not know (`array_agg(x, y)`), so that no trace of them is left in the tree, where `everview.sql.text.parts`
-would see that nobody reads them. So the text's tokens are compared with the tree:
+sqlglot parses many dialects leniently. It accepts a trailing comma, and some functions drop unknown arguments
+(`array_agg(x, y)`), leaving no trace in the tree, where `everview.sql.text.parts` would find them unread. The text's
+tokens are therefore compared with the tree:
 
 - a comma stands between two things;
 - every name, number and quoted text is found in the tree: at its place, or as a word that some node keeps.
 
-Hazard: a *keyword* that sqlglot throws away is not noticed here, since most of them (AS, INNER, BY) leave no trace
-rightly. `tests/sql/test_tokens.py` takes each token out of many statements and pins those that make no difference.
+Hazard: a dropped *keyword* is not detected here, since most of them (AS, INNER, BY) rightly leave no trace.
+`tests/sql/test_tokens.py` removes each token from many statements and pins those that make no difference.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OWN_WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
 
 
 def stray_commas(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Commas that stand between nothing and something."""
+    """Commas with nothing on one side."""
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.COMMA:
             before = tokens[i - 1].token_type if i else TokenType.COMMA
@@ -71,7 +71,7 @@ def stray_units(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iterator[Token]:
-    """Names, numbers and (unless told otherwise) texts of which there is nothing in the tree.
+    """Names, numbers and (by default) texts that have no trace in the tree.
 
     >>> import sqlglot
     >>> text = "SELECT array_agg(x, y), lower(z) FROM t"

@@ -1,21 +1,22 @@
-"""The words of a statement that sqlglot does not know, taken one after the other.
+"""A token reader for statements that sqlglot does not support.
 
     words = Words(statement)
     words.need("COPY")
     name = words.name("a table")
 
-Whatever is not as it must be is an error at the word that stands there instead.
+Anything unexpected is an error at its position.
 """
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import Token, TokenType
 
 from everview.errors import did_you_mean
+from everview.sql.text import keywords
+from everview.sql.text.dialects import Everview
 from everview.sql.text.places import SqlError
 from everview.sql.text.reading import Statement
 
@@ -33,36 +34,66 @@ class Words:
 
     def __init__(self, statement: Statement) -> None:
         self.text = statement.text
-        self.tokens: list[Token] = list(sqlglot.tokenize(statement.text, read="postgres"))
+        self.shown = statement.shown or statement.text
+        self.tokens: list[Token] = list(sqlglot.tokenize(statement.text, read=Everview))
         self.at = 0
+        self.further: tuple[int, tuple[str, ...]] = (0, ())
+        """How far forms of several words went that did not come next as a whole, and the words that they lacked."""
 
     def error(self, message: str, hint: str = "", code: str = "E_SYNTAX") -> SqlError:
         """An error at the present token."""
         start = self.tokens[min(self.at, len(self.tokens) - 1)].start if self.tokens else 0
         before = self.text[:start]
-        return SqlError(code, message, hint, before.count("\n") + 1, start - before.rfind("\n"), self.text)
+        return SqlError(code, message, hint, before.count("\n") + 1, start - before.rfind("\n"), self.shown)
+
+    def _word(self, at: int) -> str:
+        return self.tokens[at].text.upper() if at < len(self.tokens) else ""
 
     def next_is(self, *words: str) -> bool:
         """Take these words if they come next."""
-        here = [t.text.upper() for t in self.tokens[self.at : self.at + len(words)]]
-        if here == list(words):
-            self.at += len(words)
+        same = 0
+        while same < len(words) and self._word(self.at + same) == words[same]:
+            same += 1
+        if same == len(words):
+            self.at += same
             return True
+        place, lacked = self.further
+        if same and self.at + same >= place:
+            self.further = self.at + same, (*(lacked if self.at + same == place else ()), words[same])
         return False
 
     def need(self, *words: str) -> None:
         """Take these words, which must come next."""
         if not self.next_is(*words):
-            raise self.error(f"{' '.join(words)} is missing here")
+            raise self._lacking() or self.error(f"{' '.join(words)} is missing here", self._meant(self.at, *words))
 
-    def choose(self, *words: str) -> str:
-        """Take one of these words, which must come next."""
+    def choose(self, *words: str, also: tuple[str, ...] = ()) -> str:
+        """Take one of these words, which must come next; `also` has words that are read elsewhere, for the hint."""
         for word in words:
             if self.next_is(word):
                 return word
-        here = self.tokens[self.at].text.upper() if self.at < len(self.tokens) else ""
-        close = get_close_matches(here, words, 1, 0.6)
-        raise self.error(f"{' or '.join(words)} is missing here", f"did you mean {close[0]!r}?" if close else "")
+        raise self.error(f"{' or '.join(words)} is missing here", self._meant(self.at, *words, *also))
+
+    def is_word(self, word: str) -> bool:
+        """Whether this word comes next."""
+        return self._word(self.at) == word
+
+    def unknown(self, what: str, hint: str, words: tuple[str, ...]) -> SqlError:
+        """The error for a form that is none of those there are, which begin with these words."""
+        return self._lacking() or self.error(what, self._meant(self.at, *words) or hint)
+
+    def _meant(self, at: int, *words: str) -> str:
+        """A hint if the word at a place is nearly one of these."""
+        return keywords.did_you_mean(self._word(at), words)
+
+    def _lacking(self) -> SqlError | None:
+        """The error of a form that began at this place and went wrong further on: WITH GRANT OPTIN."""
+        at, lacked = self.further
+        hint = self._meant(at, *lacked) if at > self.at else ""
+        if not hint:
+            return None
+        self.at = at
+        return self.error(f"{' or '.join(dict.fromkeys(lacked))} is missing here", hint)
 
     def take(self, what: str, *kinds: TokenType) -> str:
         """Take whatever comes next, if it is of one of these kinds."""
@@ -99,7 +130,8 @@ class Words:
     def end(self) -> None:
         """Refuse whatever comes next."""
         if self.at < len(self.tokens):
-            raise self.error(f"{self.tokens[self.at].text!r} is not expected here")
+            word = self.tokens[self.at].text
+            raise self._lacking() or self.error(f"{word!r} is not expected here", keywords.did_you_mean(word))
 
 
 def relation(sql: Statements, words: Words) -> str:

@@ -1,4 +1,4 @@
-"""pg_catalog and information_schema, for clients that look around: psql's \\d, reflection, BI tools.
+"""pg_catalog and information_schema, for psql's \\d, reflection and BI tools.
 
 Read in this order:
 

@@ -1,9 +1,8 @@
-"""The catalogue: which statements are about it, and their answers.
+"""The catalog: which statements are about it, and their results.
 
-It is a SQLite database in memory, filled from a picture of the session (`contents`), made again when the picture has
-changed. SQLite runs on the loop: catalogue queries are small. The picture is taken in a turn, or beside the step under
-way. It can read nothing else: the database has nothing in it but the catalogue, and
-SQLite is not let near files.
+It is an in-memory SQLite database, filled from a snapshot of the session (`contents`) and rebuilt when that has
+changed. SQLite runs on the loop: catalog queries are small. The snapshot is taken in a turn, or beside the current
+step. The database contains nothing but the catalog, and SQLite has no access to files.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from everview.server.pg.commands import Command
 from everview.server.pg.oids import number_of, type_of
 from everview.server.pg.states import PgError
 from everview.session.core import core_of
-from everview.session.reads import guests
+from everview.session.reads import concurrent_reads
 from everview.sql.answers.given import Given
 from everview.types import INT, STR, DataType
 
@@ -40,10 +39,10 @@ _WORDS = {
     "shobj_description", "to_regclass", "to_regtype", "regclass", "regtype", "quote_ident", "pg_backend_pid",
     "has_table_privilege", "has_schema_privilege", "has_database_privilege", "txid_current", "inet_server_addr",
 }  # fmt: skip
-"""Words that may mean that a statement is about the catalogue."""
+"""Words that may indicate a catalog query."""
 
 _STEPS = 50_000_000
-"""Steps of SQLite that a query may take."""
+"""Maximum number of SQLite steps per query."""
 
 
 class Catalog:
@@ -54,12 +53,12 @@ class Catalog:
         self._numbers = Numbers()
         self._plans: dict[tuple[str, int], str] = {}
         self._made: dict[tuple[str, str, bool], tuple[Picture, sqlite3.Connection, Functions]] = {}
-        """what is there for each who asks: nobody is shown what is not there for them"""
+        """the database of each principal: everyone sees only what exists for them"""
 
     # which statements
 
     def wants(self, command: Command) -> bool:
-        """Whether a statement is about the catalogue, or about the connection in a way that only that knows."""
+        """Whether a statement is about the catalog, or about the connection in a way that only the catalog supports."""
         if command.first not in _QUERIES:
             return False
         said = {w.text.lower() for w in command.words if w.kind in ("word", "quoted")}
@@ -122,12 +121,12 @@ class Catalog:
         return Answer.of_rows(columns, rows, f"SELECT {len(rows)}")
 
     async def _fresh(self, client: Client) -> tuple[sqlite3.Connection, Functions]:
-        """The database as the session is now."""
+        """The database for the session's current state."""
         if client.work.defined:  # its own tables are there for itself alone
             picture = await client.run(lambda s: client.work.inside(s, lambda _: pictured(s, {})))
         else:
             picture = await self._engine.read(
-                lambda s: guests.looked(core_of(s), lambda: pictured(s, self._plans)), key=client
+                lambda s: concurrent_reads.looked(core_of(s), lambda: pictured(s, self._plans)), key=client
             )
         who = (client.database, client.name, client.who.free)
         if who in self._made and self._made[who][0] != picture:

@@ -1,8 +1,8 @@
-"""What a session has, as rows of the catalogue's relations.
+"""The contents of a session as rows of the catalog's relations.
 
-A `Picture` is taken on the engine's thread: plain values, nothing of the session in it. Two pictures that are equal
-mean that nothing was made, altered or dropped in between. Numbers (OIDs) of tables, views and indexes are given out by
-`Numbers`, once, and stay: drivers remember them.
+A `Picture` is taken on the engine's thread: plain values, without references to the session. Two equal pictures mean
+that nothing was created, altered or dropped in between. OIDs of tables, views and indexes are assigned by `Numbers`,
+once, and are stable: drivers cache them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from everview.session.rights.roles import Role
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.ddl import schemas
-from everview.sql.text.reading import KEYWORDS
 from everview.types import FREE, MOST_DIGITS, DataType
 
 if TYPE_CHECKING:
@@ -223,10 +222,19 @@ def _server(out: Contents, database: str, user: str, roles: set[str]) -> None:
     for name, value in Settings().all():
         out.pg("pg_settings", name=name, setting=value, context="user", vartype="string", source="default",
                boot_val=value, reset_val=value, pending_restart=0)  # fmt: skip
-    for word in KEYWORDS:
+    for word in _RESERVED:
         out.pg("pg_get_keywords", word=word.lower(), catcode="R", catdesc="reserved", barelabel=0)
     out.pg("pg_timezone_names", name="UTC", abbrev="UTC", utc_offset="00:00:00", is_dst=0)
 
+
+_RESERVED = (
+    "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION",
+    "INTERSECT", "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "LATERAL", "USING",
+    "WINDOW", "QUALIFY", "WITH", "RECURSIVE", "VALUES", "INSERT", "INTO", "UPDATE", "DELETE", "TRUNCATE", "CREATE",
+    "TABLE", "VIEW", "MATERIALIZED", "DROP", "BEGIN", "COMMIT", "ROLLBACK", "EXPLAIN", "SHOW", "SUBSCRIBE",
+    "BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "PRIMARY", "CASCADE",
+)  # fmt: skip
+"""Words that `pg_get_keywords` reports: clients quote names that are among them."""
 
 _ARRAY_RECEIVE = "2400"
 """The function by which drivers tell arrays from other types."""

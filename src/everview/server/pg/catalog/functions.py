@@ -1,7 +1,7 @@
 """Functions that catalogue queries call, for SQLite.
 
-Arrays are texts as PostgreSQL writes them ({a,b}); booleans are 0 and 1. What there is nothing to tell about (triggers,
-partitions) answers as for a database that has none.
+Arrays are texts in PostgreSQL's format ({a,b}); booleans are 0 and 1. Unsupported features (triggers, partitions)
+behave as in a database that has none.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from everview.errors import EverviewError
-from everview.expr.wordings import of_text
+from everview.expr.text_conversion import of_text
 from everview.server.pg.catalog.contents import Contents, quoted_name
 from everview.server.pg.catalog.granted import has_privilege
 from everview.server.pg.oids import TYPES, named
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.session.rights.access import Access
-from everview.session.rights.acting import Principal
+from everview.session.rights.principal import Principal
 from everview.sql.text.dialects import version
 from everview.types import STR, array
 
@@ -31,7 +31,7 @@ _ITEMS = {t.array: t for t in TYPES.values() if t.array}
 
 @dataclass
 class Asker:
-    """Who asks: what functions such as current_user are about."""
+    """The requesting connection: the subject of functions such as current_user."""
 
     settings: Settings
     user: str
@@ -109,7 +109,7 @@ def _part_of(name: str) -> list[str]:
 
 
 class Functions:
-    """The functions over one state of the catalogue, for one who asks at a time."""
+    """The functions over one state of the catalog, for one requester at a time."""
 
     def has(self, kind: str, *given: Any) -> int | None:
         """has_table_privilege and its like."""

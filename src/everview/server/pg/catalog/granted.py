@@ -1,7 +1,7 @@
 """Roles, rights and policies in the catalogue: `\\du`, `\\dp`, pg_policies, has_table_privilege.
 
-Whoever may do everything sees all roles; others see themselves and the roles they are members of. Rights of a table are
-shown to those who may use it, which are the only ones for whom it is there at all.
+Superusers see all roles; others see themselves and the roles they are members of. Rights of a table are shown to those
+who may use it, the only ones for whom it exists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from everview.session.rights.roles import PUBLIC, Grant, Policy, Role
 if TYPE_CHECKING:
     from everview.server.pg.catalog.contents import Contents, Numbers
     from everview.session.rights.access import Access
-    from everview.session.rights.acting import Principal
+    from everview.session.rights.principal import Principal
 
 OWNER = 10
 _LETTERS = {

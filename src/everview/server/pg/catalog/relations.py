@@ -1,6 +1,6 @@
 """The relations of pg_catalog and information_schema, and the types of their columns, as PostgreSQL 15 has them.
 
-Clients ask for columns by name, so all are here, whether anything of ours fills them or not. A letter behind the colon
+Clients select columns by name, so all are here, whether or not anything of ours fills them. The letter after the colon
 is the type:
 
     o oid   n name   t text   b bool   i int4   s int2   l int8   f float4   c "char"   z timestamptz

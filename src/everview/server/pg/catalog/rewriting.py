@@ -1,8 +1,8 @@
-"""Catalogue queries, which clients write in PostgreSQL's words, as SQLite understands them.
+"""Translates catalog queries from PostgreSQL's dialect to SQLite.
 
-sqlglot reads them, and writes most of it by itself. What is left is done here, on the tree: casts to regclass and
-regtype become look-ups, ANY and ALL of arrays become functions, functions that give rows (unnest, generate_series)
-become json_each, which in SQLite may name columns of the tables to its left, as LATERAL would.
+sqlglot does most of it. The rest is done here, on the tree: casts to regclass and regtype become look-ups, ANY and ALL
+of arrays become functions, functions that return rows (unnest, generate_series) become json_each, which in SQLite may
+refer to columns of the tables to its left, like LATERAL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The types of a catalogue query's columns, from its text: SQLite has none, and clients want to know.
+"""The types of a catalog query's columns, from its text: SQLite has none, but clients need them.
 
-A column of the catalogue has the type that PostgreSQL says; a cast has the type it casts to; comparisons are booleans.
-Where nothing tells, it is text, unless the values are all numbers.
+A catalog column has PostgreSQL's type; a cast has its target type; comparisons are booleans. Otherwise it is text,
+unless the values are all numbers.
 """
 
 from __future__ import annotations

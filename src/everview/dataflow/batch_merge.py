@@ -1,0 +1,41 @@
+"""Merges batches of a trace outside it, for files that it does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from everview.dataflow import saved_state
+from everview.dataflow.operators import Trace
+from everview.kernels import make
+from everview.kernels.trace import trace as trace_k
+from everview.store.batches import Image
+
+
+@dataclass(frozen=True)
+class TraceShape:
+    """What is needed to merge batches as their trace would; serialisable."""
+
+    cols: int
+    diffs: int
+    keep: int
+    """how times advance: -1 outside loops"""
+    since: int
+    history: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> TraceShape:
+        fields = (trace_k.TRACE_DIFFS, trace_k.TRACE_KEEP, trace_k.TRACE_SINCE, trace_k.TRACE_HISTORY)
+        return cls(trace.cols, *(int(make.peek(trace.address, field)) for field in fields))
+
+    def merged(self, images: Iterable[Image], time: int) -> Image | None:
+        """Merge batches in memory, advancing times as the trace would; None if they cancel."""
+        scratch = make.make_trace(self.cols, self.diffs, self.keep, self.since, 1, 0)
+        make.poke(scratch, trace_k.TRACE_HISTORY, self.history)
+        try:
+            for image in images:
+                saved_state.append(scratch, image, time)
+            make.compact_trace(scratch)
+            return next(saved_state.images_at(scratch), None)
+        finally:
+            make.drop_trace(scratch)

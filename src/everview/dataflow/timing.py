@@ -1,0 +1,82 @@
+"""The time that each operator takes, measured while somebody wants to know.
+
+While it is on, the executor reads the processor's counter (`everview.kernels.run.ticks`) around each operator, and
+around each trace that a commit merges. The differences are added up, in one word for each. While it is off those words
+do not exist, and a step does one comparison more per operator.
+
+The words belong to instructions of one program. A program that is written anew has others, so `collect` adds them to
+their operators first (`Operator.ticks`). Hazard: the kernels do not check sizes, so the words are removed before
+the program is replaced and allocated after it (`Dataflow.assemble`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from everview.dataflow.operators import Operator
+from everview.kernels import make
+from everview.kernels.run import executor as x
+from everview.kernels.run.ticks import read_ticks
+
+if TYPE_CHECKING:
+    from everview.dataflow.dataflow import Dataflow
+
+SHORTEST = 1_000_000
+"""Nanoseconds over which the counter's rate is measured at least."""
+
+
+@dataclass
+class Timing:
+    """Times the operators of one dataflow, from its creation until `remove`."""
+
+    dataflow: Dataflow
+    _start: tuple[int, int] = field(default_factory=lambda: (time.perf_counter_ns(), read_ticks()))
+    _owners: list[Operator | None] = field(default_factory=list)
+    _merged: list[Operator] = field(default_factory=list)
+
+    def install(self, at: Sequence[tuple[object, int]], merged: Sequence[Operator]) -> None:
+        """Allocate words for the instructions of a program, by their owners, and for its traces."""
+        owners = [item if isinstance(item, Operator) else None for item, _ in at]
+        for name, count, size in (
+            (x.EXECUTOR_TIMES, x.EXECUTOR_NTIMES, len(owners) + 1),
+            (x.EXECUTOR_MERGE_TIMES, x.EXECUTOR_NMERGE_TIMES, len(merged)),
+        ):
+            make.replace_list(self.dataflow.session, name, np.zeros(size, dtype=np.int64), count, size)
+        self._owners, self._merged = owners, [*merged]
+
+    def collect(self) -> None:
+        """Add what was measured to the operators."""
+        times, merges = (make.peek(self.dataflow.session, n) for n in (x.EXECUTOR_TIMES, x.EXECUTOR_MERGE_TIMES))
+        for place, operator in enumerate(self._owners):
+            if operator is not None:
+                operator.ticks += _taken(times, place)
+        for place, operator in enumerate(self._merged):
+            operator.merge_ticks += _taken(merges, place)
+
+    def remove(self) -> None:
+        """Collect for the last time and free the words."""
+        self.collect()
+        self._owners, self._merged = [], []
+        for name in (x.EXECUTOR_TIMES, x.EXECUTOR_MERGE_TIMES):
+            block = make.peek(self.dataflow.session, name)
+            make.poke(self.dataflow.session, name, 0)
+            make.drop_block(block)
+
+    def nanoseconds(self) -> float:
+        """Nanoseconds per tick, over the whole time since the start."""
+        began, first = self._start
+        while (passed := time.perf_counter_ns() - began) < SHORTEST:
+            pass
+        counted = read_ticks() - first
+        return passed / counted if counted > 0 else 0.0
+
+
+def _taken(block: int, place: int) -> int:
+    found = int(make.peek(block, place))
+    make.poke(block, place, 0)
+    return max(found, 0)

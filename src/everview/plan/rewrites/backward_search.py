@@ -1,0 +1,143 @@
+"""Conditions on the far end of paths: searches backwards from there.
+
+    path(src, dst)   edges, or a path and an edge after it        all pairs, of which
+    WHERE dst = 3                                                 only those that end in 3 are needed
+
+`narrowed` pushes conditions on what stays the same in every round, the near end. The far end changes with every edge.
+But what leads to 3 can be found from 3, against the edges, and then the matching starts: this is what magic sets do for
+a recursion whose last argument is bound. For the recursion from S along E,
+
+    X(q, 3)     S(q, n), and from n edges lead to 3:     from 3 backwards, a recursion with one column
+
+With sums along the edges, of which the least is kept, the backward recursion has sums, too, and both are added. Bounds
+on sums, states, and other operations on values are not rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from everview.expr.functions import call, conjunction, conjuncts
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.plan import nodes as plan
+from everview.plan.check import free_variables
+from everview.plan.frontier import Frontier, Rule
+from everview.plan.loop_ways import NotMonotone
+from everview.plan.monotone import recognised
+from everview.plan.rewrites.traversal import everywhere, readers
+from everview.types import INT, DataType
+
+
+def with_backward_searches(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
+    """The same rows, with recursions whose far end is given searched from there.
+
+    >>> edge, path = plan.Table(0, (INT, INT)), plan.Variable(1, 0, (INT, INT))
+    >>> further = plan.Project(plan.Join(path, edge, (1,), (0,)), (ColumnRef(INT, 0), ColumnRef(INT, 3)))
+    >>> body = plan.Threshold(plan.Union((edge, further)), "distinct")
+    >>> paths = plan.LoopResult(plan.Loop(1, (None,), (body,)), 0)
+    >>> to_three = call("eq", ColumnRef(INT, 1), Literal(INT, 3))
+    >>> found = with_backward_searches(plan.Filter(paths, to_three))
+    >>> paths in found.walk(), [n.loop.initials[0].rows for n in found.walk() if isinstance(n, plan.LoopResult)]
+    (False, [((3,),)])
+    """
+    read = readers(node)
+    return everywhere(node, lambda n: _changed(n, arranged, read), arranged)
+
+
+def _changed(node: plan.Node, arranged: Container[plan.Node], read: dict[plan.Node, int]) -> plan.Node:
+    if not isinstance(node, plan.Filter) or not isinstance(node.child, plan.LoopResult):
+        return node
+    result = node.child
+    if result in arranged or read.get(result, 1) > 1 or free_variables(result):
+        return node
+    try:
+        found = recognised(result, arranged)
+    except NotMonotone:
+        return node
+    tested = conjuncts(node.predicate)
+    given = next((c for c in tested if _end(c, found) is not None), None)
+    if given is None or not _is_plain(found):
+        return node
+    end = _end(given, found)
+    assert end is not None
+    made = _from_end(found, end)
+    others = [c for c in tested if c is not given]
+    made = plan.Project(made, tuple(ColumnRef(t, i) for i, t in enumerate(node.types)))
+    return plan.Filter(made, conjunction(others)) if others else made
+
+
+def _end(condition: Expr, found: Frontier) -> Literal | None:
+    """The constant that the far end must equal."""
+    if not isinstance(condition, Call) or condition.op != "eq" or found.columns[found.node].kind == "float":
+        return None
+    for a, b in (condition.args, tuple(reversed(condition.args))):
+        if isinstance(a, ColumnRef) and a.index == found.node and isinstance(b, Literal) and b.value is not None:
+            return b if b.type.optional() == found.columns[found.node].optional() else None
+    return None
+
+
+def _is_plain(found: Frontier) -> bool:
+    if found.lean or found.state is not None or (found.largest and found.value is not None):
+        return False
+    allowed = ("same",) if found.value is None else ("same", "add")
+    return all(r.along in allowed and r.most_in is None and r.most_out is None for r in found.rules)
+
+
+@dataclass
+class _Backwards:
+    """The recursion against the edges: (node), or (node, sum)."""
+
+    found: Frontier
+    end: Literal
+    kind: DataType
+
+    def loop(self) -> plan.Node:
+        start = self._start()
+        variable = plan.Variable(1, 0, self._types())
+        ways = [self._way(variable, rule) for rule in self.found.rules]
+        union = plan.Union((*ways, start))
+        body: plan.Node = plan.Threshold(union, "distinct")
+        if self.found.value is not None:
+            body = plan.Reduce(union, (0,), (plan.Aggregate("min", 1, INT),))
+        return plan.LoopResult(plan.Loop(1, (start,), (body,)), 0)
+
+    def _types(self) -> plan.Types:
+        return (self.kind,) if self.found.value is None else (self.kind, INT)
+
+    def _start(self) -> plan.Node:
+        row = (self.end.value,) if self.found.value is None else (self.end.value, 0)
+        return plan.Constant((row,), self._types())
+
+    def _way(self, variable: plan.Variable, rule: Rule) -> plan.Node:
+        edges, width = self.found.edges[rule.edges], len(variable.types)
+        join = plan.Join(variable, edges, (0,), (rule.far,))
+        near: list[Expr] = [ColumnRef(self.kind, width + rule.near)]
+        if self.found.value is not None:
+            near.append(self._longer(rule, edges, width))
+        return plan.Project(join, tuple(near))
+
+    def _longer(self, rule: Rule, edges: plan.Node, width: int) -> Expr:
+        own: Expr = ColumnRef(INT, 1)
+        if rule.along == "same":
+            return own
+        weight = Literal(INT, rule.constant) if rule.weight is None else ColumnRef(INT, width + rule.weight)
+        return call("add", own, weight)
+
+
+def _from_end(found: Frontier, end: Literal) -> plan.Node:
+    """What the recursion has for this end."""
+    nullable = any(found.edges[r.edges].types[r.near].nullable for r in found.rules)
+    kind = found.columns[found.node].optional(nullable)
+    back = _Backwards(found, end, kind).loop()
+    width = len(found.columns)
+    join = plan.Join(found.start, back, (found.node,), (0,))
+    columns: list[Expr] = [ColumnRef(t, i) for i, t in enumerate(found.start.types)]
+    columns[found.node] = Literal(found.columns[found.node], end.value)
+    if found.value is None:
+        return plan.Threshold(plan.Project(join, tuple(columns)), "distinct")
+    columns[found.value] = call("add", ColumnRef(INT, found.value), ColumnRef(INT, width + 1))
+    keys = tuple(c for c in range(width) if c != found.value)
+    least = plan.Reduce(plan.Project(join, tuple(columns)), keys, (plan.Aggregate("min", found.value, INT),))
+    order = [*keys, found.value]
+    return plan.Project(least, tuple(ColumnRef(least.types[order.index(c)], order.index(c)) for c in range(width)))

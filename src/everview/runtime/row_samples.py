@@ -1,0 +1,82 @@
+"""Samples of tables' rows, kept by the driver of shards to detect hot keys.
+
+Rows pass through the driver on their way to the shards and are not kept, except for a reservoir sample of some hundred
+per table. Of rows that Spark's tasks encode themselves, the tasks send some.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from everview.plan import nodes as plan
+from everview.plan.hot_keys import Hot
+from everview.types import NULL
+
+SAMPLE_ROWS = 1024
+"""Sample size per table."""
+
+LEAST_ROWS = 10_000
+"""Minimum number of rows of a table before its keys count as hot: below that, one shard is fast enough."""
+
+MOST_KEYS = 16
+"""Maximum number of hot keys per column: each is on every shard."""
+
+
+@dataclass
+class _Sample:
+    rows: np.ndarray
+    came: int = 0
+
+
+class RowSamples:
+    """Row samples by table number.
+
+    >>> seen = RowSamples()
+    >>> rows = np.array([[7] * 6000 + [*range(6000)], [*range(12000)]])
+    >>> seen.note(0, rows)
+    >>> from everview.types import INT
+    >>> [(table, column, [code for code, _ in keys]) for table, column, keys in seen.hot(plan.Table(0, (INT, INT)), 2)]
+    [(0, 0, [7])]
+    >>> seen.hot(plan.Table(1, (INT, INT)), 2)
+    ()
+    """
+
+    def __init__(self) -> None:
+        self._samples: dict[int, _Sample] = {}
+        self._draw = np.random.default_rng(0)
+
+    def note(self, table: int, columns: np.ndarray, rows: int = 0) -> None:
+        """Add rows of a table: a matrix with a row for each column; or a sample of `rows` new rows."""
+        width, n = columns.shape
+        if rows > n > 0:  # each stands for several
+            columns = columns[:, self._draw.integers(0, n, min(rows, LEAST_ROWS + SAMPLE_ROWS))]
+            n = columns.shape[1]
+        sample = self._samples.get(table)
+        if sample is None or len(sample.rows) != width:
+            sample = self._samples[table] = _Sample(np.empty((width, SAMPLE_ROWS), dtype=np.int64))
+        places = np.arange(sample.came, sample.came + n)
+        late = places >= SAMPLE_ROWS
+        places[late] = self._draw.integers(0, places[late] + 1)
+        kept = np.flatnonzero(places < SAMPLE_ROWS)
+        sample.rows[:, places[kept]] = columns[:, kept]
+        sample.came += max(n, rows)
+
+    def hot(self, node: plan.Node, shards: int) -> Hot:
+        """The hot keys of the tables that a plan reads: those with at least half of a shard's share of the rows."""
+        tables = {one.id: one for one in node.walk() if isinstance(one, plan.Table)} if shards > 1 else {}
+        found = []
+        for table in sorted(tables):
+            sample = self._samples.get(table)
+            if sample is None or sample.came < LEAST_ROWS:
+                continue
+            rows = sample.rows[:, : min(sample.came, SAMPLE_ROWS)]
+            least = max(8, rows.shape[1] / (2 * shards))
+            for column, codes in enumerate(rows.tolist()):
+                common = Counter(codes).most_common(MOST_KEYS)
+                keys = [(code, n * sample.came // len(codes)) for code, n in common if n >= least and code != NULL]
+                if keys:
+                    found.append((table, column, tuple(sorted(keys))))
+        return tuple(found)

@@ -1,0 +1,99 @@
+"""The current principal: on whose behalf a call is made.
+
+An embedded session belongs to its program and is unrestricted: `WHO` is None. A server sets it for each request,
+connection and job. A new task inherits it but another thread does not, so the engine passes it along with each job
+(`everview.server.engine`). What a principal may do is decided only by `everview.session.rights.access`.
+
+Hazard: None means *unrestricted*. Anything that serves untrusted clients must set `NOBODY` first, so that a forgotten
+path is closed rather than open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Principal:
+    """An authenticated user: the role that logged in, the role it acts as, and its attributes.
+
+    Policies read attributes by `current_setting('tenant')`. They come from the role, the token or the claims of a JWT;
+    a client cannot SET them.
+
+    >>> Principal("ann", attributes={"tenant": "a"}).as_role("reader").name
+    'reader'
+    """
+
+    role: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    acts_as: str = ""
+    """set by SET ROLE"""
+    token: str = ""
+    """name of the token it authenticated with"""
+    until: float | None = None
+    """expiry of that token, in seconds since the epoch"""
+    free: bool = False
+    """whether it has the server's own token and is unrestricted"""
+
+    @property
+    def name(self) -> str:
+        """The effective role: `current_user`."""
+        return self.acts_as or self.role
+
+    def as_role(self, name: str) -> Principal:
+        """The same principal acting as another role."""
+        return replace(self, acts_as=name)
+
+    def setting(self, name: str) -> Any:
+        """The value of an attribute; None if it does not exist."""
+        if name == "current_user":
+            return self.name
+        return self.attributes.get(name.lower())
+
+    def __hash__(self) -> int:
+        return hash((self.role, self.acts_as, self.token, self.free))
+
+
+NOBODY = Principal("")
+"""A principal that is not authenticated yet: nothing is allowed."""
+
+WHO: ContextVar[Principal | None] = ContextVar("everview principal", default=None)
+"""The principal of this thread or task; None for the program that owns the session."""
+
+
+COMMAND: ContextVar[str] = ContextVar("everview command", default="")
+"""The command that changes rows: INSERT, UPDATE, DELETE, MERGE, TRUNCATE; empty for plain insertions and deletions."""
+
+
+@contextmanager
+def doing(command: str) -> Iterator[None]:
+    """Change rows as part of a command, which determines the required privilege.
+
+    >>> with doing("UPDATE"):
+    ...     COMMAND.get()
+    'UPDATE'
+    """
+    before = COMMAND.set(command)
+    try:
+        yield
+    finally:
+        COMMAND.reset(before)
+
+
+@contextmanager
+def acting(who: Principal | None) -> Iterator[None]:
+    """Act on behalf of a principal; None: of the program itself.
+
+    >>> with acting(Principal("ann")):
+    ...     WHO.get().name
+    'ann'
+    """
+    before = WHO.set(who)
+    try:
+        yield
+    finally:
+        WHO.reset(before)

@@ -1,0 +1,184 @@
+"""`db.system`: relations about a session, in a separate session.
+
+`refresh` computes the relations and applies the difference to the inner session as one transaction, if there is any.
+This happens before each query, and periodically while watching (`watch`), so that views over the relations and
+subscriptions to them follow.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from everview.codes import durations
+from everview.errors import InputError
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.changes.turns import reads
+from everview.session.core import Core
+from everview.session.rights.principal import acting
+from everview.session.session import Session
+from everview.system.log import Log
+from everview.system.relations import PRESENT, Relation, Rows
+
+if TYPE_CHECKING:
+    from everview.session.table import Table
+
+STEPS = {
+    "time": int,
+    "at": dt.datetime,
+    "ms": float,
+    "transactions": int,
+    "rows": int,
+    "committed": bool,
+    "error": str,
+}
+STATEMENTS = {"id": int, "at": dt.datetime, "text": str, "ms": float, "rows": int | None, "error": str}
+
+
+class System:
+    """The session's objects, state and activity as tables `ev.operators`, `ev.views`, `ev.steps`, ... of a separate
+    session. From SQL they are read like any table: `db.sql("SELECT * FROM ev.views")`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> db.system.rows("dependencies")
+    [('v', 't')]
+    >>> db.sql("SELECT v.name, o.kind FROM ev.views v JOIN ev.operators o ON o.id = v.operator").rows()
+    [('v', 'reduce')]
+    """
+
+    def __init__(self, core: Core, sql: Any) -> None:
+        self._core = core
+        self._lock = threading.RLock()
+        self._log: Log | None = None
+        self._relations: dict[str, Relation] = {}
+        self._tables: dict[str, Table] = {}
+        self._held: dict[str, Counter[tuple[Any, ...]]] = {}
+        self._watching: threading.Event | None = None
+        self.session = Session(Core(EmbeddedRuntime(core.interner), history=1))
+        """the inner session"""
+        self.statements = type(sql)(self.session)
+        """its SQL"""
+        self.statements.is_inner = True
+        for relation in (*PRESENT, *core.attached.get("ev", ())):
+            self.offer(relation)
+        self.offer(Relation("steps", STEPS, lambda _: list(self._log.steps) if self._log else ()))
+        self.offer(Relation("statements", STATEMENTS, lambda _: list(self._log.statements) if self._log else ()))
+
+    def offer(self, relation: Relation) -> None:
+        """Add a relation: a server's connections, say."""
+        with self._lock:
+            self._relations[relation.name] = relation
+            self._tables[relation.name] = self.session.table(relation.name, relation.columns)
+            self._held[relation.name] = Counter()
+
+    def log(self, on: bool = True) -> None:
+        """Record steps and statements from now on, in `ev.steps` and `ev.statements`, the last thousand each; or
+        stop."""
+        with self._lock:
+            if on and self._log is None:
+                self._log = Log(self._core)
+            elif not on and self._log is not None:
+                self._log.remove()
+                self._log = None
+
+    @reads
+    def time_operators(self, on: bool = True) -> None:
+        """Measure the time that each operator takes from now on, in `ev.work`; or stop. Not on Spark.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> db.system.time_operators()
+        >>> t.insert([(1,), (1,)])
+        >>> db.sql("SELECT sum(ns) > 0 AS measured FROM ev.work").rows()
+        [(True,)]
+        >>> db.system.time_operators(False)
+        """
+        self._core.alive()
+        running, _ = self._core.runtime.dataflows()
+        if not running:
+            raise InputError("E_UNSUPPORTED", "operators in other processes are not timed", "use an embedded session")
+        for dataflow in running:
+            dataflow.time_operators(on)
+
+    def refresh(self) -> int:
+        """Bring the relations up to date; return how many rows have changed."""
+        with self._lock, acting(None):
+            found = self._found()
+            changed = 0
+            with self.session.transaction():
+                for name, rows in found.items():
+                    changed += self._replace(name, rows)
+            return changed
+
+    @reads
+    def _found(self) -> Mapping[str, list[tuple[Any, ...]]]:
+        self._core.alive()
+        return {name: list(relation.rows(self._core)) for name, relation in self._relations.items()}
+
+    def _replace(self, name: str, rows: Rows) -> int:
+        now = Counter(rows)
+        before, self._held[name] = self._held[name], now
+        gone, new = list((before - now).elements()), list((now - before).elements())
+        if gone:
+            self._tables[name].delete(gone)
+        if new:
+            self._tables[name].insert(new)
+        return len(gone) + len(new)
+
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
+        """The current rows of a relation."""
+        self.refresh()
+        found: list[tuple[Any, ...]] = self.session[name].rows()
+        return found
+
+    def sql(self, text: str) -> Any:
+        """Query the relations, or create a view of them, in SQL; names without `ev.`"""
+        self.refresh()
+        return self.statements.run(text)
+
+    def datalog(self, text: str) -> Any:
+        """The same in Datalog."""
+        self.refresh()
+        return self.session.datalog(text)
+
+    def __getitem__(self, name: str) -> Any:
+        """A relation, or a view of some, to be read, subscribed to or built on."""
+        return self.session[name]
+
+    def watch(self, every: Any = 1.0) -> None:
+        """Refresh every so many seconds, in a thread, until `unwatch` or the session's end; views over the relations
+        and subscriptions to them follow.
+        """
+        seconds = durations.seconds(every)
+        with self._lock:
+            if self._watching is not None:
+                raise InputError("E_IN_USE", "the session is already watched", "unwatch() first")
+            self._watching = stop = threading.Event()
+            threading.Thread(target=self._follow, args=(stop, seconds), daemon=True, name="everview system").start()
+
+    def unwatch(self) -> None:
+        """Stop refreshing."""
+        with self._lock:
+            if self._watching is not None:
+                self._watching.set()
+                self._watching = None
+
+    def _follow(self, stop: threading.Event, seconds: float) -> None:
+        while not stop.wait(seconds):
+            if self._core.closed:
+                return
+            self.refresh()
+
+    def close(self) -> None:
+        """Release everything."""
+        self.unwatch()
+        self.log(False)
+        self.session.close()

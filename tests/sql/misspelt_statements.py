@@ -1,0 +1,136 @@
+# ruff: noqa: E501, SIM905
+"""Statements of every kind, for `tests.sql.test_misspelt`: one in a line, line breaks written as `¶`.
+
+They use the tables of `SETUP`; `NAMES` are the words in them that are names, not words of SQL.
+"""
+
+from __future__ import annotations
+
+SETUP = """
+CREATE TABLE t (id int PRIMARY KEY, a int, b int, s text);
+CREATE TABLE u (a int, c int);
+CREATE TABLE m (at timestamp, x int, WATERMARK FOR at AS at);
+CREATE TABLE rate (cur text, r int, since timestamp, WATERMARK FOR since AS since);
+CREATE TABLE ord (cur text, at timestamp);
+INSERT INTO u VALUES (1, 2);
+CREATE VIEW v0 AS SELECT a, count(*) AS n FROM u GROUP BY a;
+CREATE ROLE ann; CREATE POLICY p0 ON u USING (a > 1);
+CREATE INDEX i0 ON u (a); CREATE SEQUENCE q0; CREATE TYPE mood0 AS ENUM ('x', 'y');
+CREATE SCHEMA sch
+"""
+
+NAMES = frozenset(
+    """
+    a ann at b bb bob c count csv cur d excluded f i i0 id j l m mood mood0 n name no none o one ord p p0 public q
+    q0 r rate s sch sch2 since src sum t total ts tt two u v v0 v1 w window_end window_start words x y z
+    """.split()
+)
+
+_LISTED = """
+SELECT a, sum(b) AS total FROM t WHERE a > 3 GROUP BY a HAVING sum(b) > 2 ORDER BY total DESC NULLS LAST LIMIT 3 OFFSET 1
+SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b
+SELECT t.a FROM t INNER JOIN u ON t.a = u.a LEFT OUTER JOIN u AS w ON t.a = w.a CROSS JOIN v0
+SELECT * FROM t NATURAL JOIN u WHERE b IS NOT NULL AND s LIKE 'x%' OR a NOT IN (1, 2)
+SELECT a FROM t UNION ALL SELECT a FROM u EXCEPT SELECT 1 INTERSECT SELECT 2
+SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a) AND b BETWEEN 1 AND 5
+SELECT CASE WHEN a = 1 THEN 'one' WHEN a = 2 THEN 'two' ELSE coalesce(s, 'none') END AS x FROM t
+SELECT CAST(b AS double precision), extract(year FROM now()) AS y, INTERVAL '1 day' AS i FROM t
+SELECT a, sum(a) OVER (PARTITION BY b ORDER BY a DESC ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS n FROM t
+SELECT a, sum(b) OVER w FROM t WINDOW w AS (PARTITION BY s ORDER BY a RANGE UNBOUNDED PRECEDING)
+SELECT count(*) FILTER (WHERE a > 1) AS n, percentile_cont(0.5) WITHIN GROUP (ORDER BY a) FROM t
+SELECT a, count(*) FROM t GROUP BY GROUPING SETS ((a), ())
+SELECT a, count(*) FROM t GROUP BY ROLLUP (a, s)
+SELECT a FROM t ORDER BY a FETCH FIRST 3 ROWS WITH TIES
+SELECT x FROM t CROSS JOIN LATERAL (SELECT max(c) AS x FROM u WHERE u.a = t.a) AS l
+SELECT a FROM t QUALIFY row_number() OVER (ORDER BY a) = 1
+WITH RECURSIVE r AS (SELECT 1 AS n UNION SELECT n + 1 FROM r WHERE n < 5) SELECT * FROM r
+SELECT * FROM unnest(ARRAY[1, 2]) WITH ORDINALITY AS z(x, n)
+VALUES (1, 'a'), (2, 'b')
+CREATE VIEW v AS¶SELECT t.a, count(*) AS n¶FROM t JOIN u ON t.a = u.a¶WHERE t.b > 1¶GROUP BY t.a¶HAVING count(*) > 1
+CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT DISTINCT a FROM t
+CREATE VIEW v AS¶WITH q AS (SELECT a FROM t)¶SELECT a FROM q LEFT JOIN u USING (a)¶UNION ALL¶SELECT c FROM u
+CREATE TABLE IF NOT EXISTS w (¶  id int PRIMARY KEY,¶  name text NOT NULL DEFAULT 'x',¶  p numeric(8, 2) CHECK (p > 0),¶  UNIQUE (name)¶)
+CREATE TABLE w (id int GENERATED ALWAYS AS IDENTITY, a int REFERENCES t (id) ON DELETE CASCADE, FOREIGN KEY (a) REFERENCES t (id))
+CREATE TABLE w (id int, d int, CONSTRAINT c CHECK (d > id), PRIMARY KEY (id))
+CREATE TABLE w AS SELECT a FROM t
+CREATE TABLE w (LIKE t INCLUDING ALL)
+CREATE TEMPORARY TABLE w (id int)
+CREATE TABLE w (ts timestamp, x int, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')
+CREATE VIEW v AS¶SELECT window_start, count(*) AS n¶FROM TUMBLE(m, at, INTERVAL '1 minute')¶GROUP BY window_start¶EMIT ON WINDOW CLOSE
+SELECT window_start, sum(x) FROM HOP(m, at, INTERVAL '1 minute', INTERVAL '5 minutes') GROUP BY window_start
+SELECT window_start, sum(x) FROM CUMULATE(m, at, INTERVAL '1 minute', INTERVAL '5 minutes') GROUP BY window_start
+SELECT window_start, sum(x) FROM SESSION(m, at, INTERVAL '1 minute') GROUP BY window_start
+SELECT o.at, r.r FROM ord AS o LEFT JOIN rate FOR SYSTEM_TIME AS OF o.at AS r ON r.cur = o.cur
+SELECT o.at, r.r FROM ord AS o ASOF JOIN rate AS r ON r.cur = o.cur AND o.at >= r.since
+INSERT INTO t (id, a, s) VALUES (1, 2, 'x'), (3, NULL, 'y') ON CONFLICT (id) DO UPDATE SET a = excluded.a RETURNING id
+INSERT INTO u SELECT a, b FROM t WHERE a > 1
+INSERT INTO t (id) VALUES (1) ON CONFLICT DO NOTHING
+INSERT INTO u DEFAULT VALUES
+UPDATE t SET b = b + 1, s = upper(s) FROM u WHERE t.a = u.a RETURNING t.a, b
+DELETE FROM t USING u WHERE t.a = u.a AND u.c BETWEEN 1 AND 5 RETURNING *
+MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN UPDATE SET b = u.c WHEN NOT MATCHED THEN INSERT (id, a) VALUES (u.a, u.c)
+MERGE INTO t USING u ON t.a = u.a WHEN MATCHED AND u.c > 1 THEN DELETE WHEN NOT MATCHED BY SOURCE THEN DO NOTHING
+TRUNCATE TABLE u RESTART IDENTITY CASCADE
+ALTER TABLE t ADD COLUMN z int DEFAULT 3
+ALTER TABLE t DROP COLUMN b CASCADE
+ALTER TABLE t RENAME COLUMN b TO bb
+ALTER TABLE t RENAME TO tt
+ALTER TABLE t ALTER COLUMN b TYPE text USING b::text
+ALTER TABLE t ALTER COLUMN b SET NOT NULL
+ALTER TABLE t ALTER COLUMN b SET DEFAULT 5
+ALTER TABLE t ALTER COLUMN b DROP DEFAULT
+ALTER TABLE u ADD CONSTRAINT c CHECK (a > 0)
+ALTER TABLE u ADD PRIMARY KEY (a)
+ALTER TABLE t DROP CONSTRAINT IF EXISTS c
+ALTER TABLE u ENABLE ROW LEVEL SECURITY
+ALTER TABLE u OWNER TO ann
+ALTER VIEW v0 RENAME TO v1
+DROP TABLE IF EXISTS u CASCADE
+DROP VIEW v0
+DROP INDEX i0
+DROP SEQUENCE q0
+DROP TYPE mood0
+DROP POLICY p0 ON u
+DROP ROLE ann
+CREATE INDEX i ON t (a, b)
+CREATE UNIQUE INDEX i ON t (a)
+CREATE SEQUENCE q START WITH 5 INCREMENT BY 2 MAXVALUE 100 CYCLE
+CREATE TYPE mood AS ENUM ('a', 'b')
+CREATE SCHEMA IF NOT EXISTS sch2
+CREATE FUNCTION f(x int) RETURNS int LANGUAGE SQL AS 'SELECT x + 1'
+CREATE FUNCTION f(x int) RETURNS int LANGUAGE SQL IMMUTABLE RETURN x + 1
+COMMENT ON TABLE t IS 'words'
+COMMENT ON COLUMN t.a IS 'words'
+EXPLAIN SELECT * FROM t WHERE a > 1
+EXPLAIN ANALYZE SELECT a FROM t
+DESCRIBE t
+SHOW TABLES
+SHOW COLUMNS FROM t
+SHOW MATERIALIZED VIEWS
+SHOW SEARCH_PATH
+COPY t FROM 'no.csv' WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'NA')
+COPY (SELECT a FROM t) TO 'out.csv' WITH (FORMAT csv)
+CREATE ROLE bob LOGIN PASSWORD 'x'
+GRANT SELECT, INSERT ON t TO ann WITH GRANT OPTION
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO ann
+REVOKE SELECT ON t FROM ann
+CREATE POLICY p ON t AS RESTRICTIVE FOR UPDATE TO ann USING (a > 1) WITH CHECK (a > 2)
+SET plan = 'delta'
+SET dialect = 'spark'
+SET TIME ZONE 'UTC'
+SUBSCRIBE TO v0
+CREATE SOURCE src FROM 'no.csv' FORMAT csv WITH (header = true)
+CREATE SINK FROM v0 INTO 'sink.csv' FORMAT csv
+BEGIN
+SELECT a FROM t AS OF 0
+WHY v0 (1, 1)
+REFRESH MATERIALIZED VIEW v0
+SELECT jsonb_build_object('a', a) ->> 'a' AS j, ARRAY[1, 2] AS r FROM t
+SELECT s ILIKE 'x' ESCAPE '!' , a IS DISTINCT FROM b, s SIMILAR TO 'x' , a = ANY (ARRAY[1]) FROM t
+SELECT trim(BOTH 'x' FROM s), substring(s FROM 1 FOR 2), position('x' IN s), overlay(s PLACING 'x' FROM 1) FROM t
+SELECT * EXCEPT (b) FROM t
+SELECT ts AT TIME ZONE 'UTC' FROM (SELECT timestamp '2024-01-01' AS ts) AS q
+SELECT string_agg(s, ',' ORDER BY a DESC) FROM t GROUP BY ALL
+"""
+
+STATEMENTS = [line.replace("¶", "\n") for line in _LISTED.strip().split("\n")]
