@@ -21,7 +21,7 @@ OTHERS = (
     "oneoff",
     "server",
     "pgwire",
-    "ingest",
+    *("ingest", "wide"),
     *("figure1", "interactive", "patterns", "provenance", "provenance_series", "shipping", "what_if", "why"),
     "lean",
     "scaling",
