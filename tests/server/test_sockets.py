@@ -402,6 +402,12 @@ def test_events_for_curl(server: Running) -> None:
     query = {"content": "SELECT sum(x) AS s FROM t", "headers": {"authorization": f"Bearer {TOKEN}"}}
     with httpx.stream("POST", f"{server.url}/v1/events", timeout=LONG, trust_env=False, **query) as answer:  # type: ignore[arg-type]
         assert json.loads(event(answer.iter_lines())["data"])[0]["rows"] == [[1, "2"]]
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    post = {"url": f"{server.url}/v1/events", "headers": headers, "trust_env": False}
+    with httpx.stream("POST", **post, timeout=LONG, json={"query": "SELECT max(x) AS m FROM t"}) as answer:  # type: ignore[arg-type]
+        assert json.loads(event(answer.iter_lines())["data"])[0]["rows"] == [[1, "1"]]
+        assert "(subscription" not in httpx.get(f"{server.url}/v1/relations", headers=headers, trust_env=False).text
+    assert httpx.post(**post, json={"sql": "SELECT 1"}).json()["error"]["code"] == "E_MESSAGE"  # type: ignore[arg-type]
     assert httpx.get(f"{server.url}/v1/relations/m/events", headers=headers, trust_env=False).status_code == 400
 
 

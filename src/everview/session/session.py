@@ -31,6 +31,7 @@ from everview.session.core import Core
 from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
 from everview.session.names.arguments import check_count
+from everview.session.names.overview import TRANSIENT
 from everview.session.names.plan_preparation import provenanced
 from everview.session.reads import rendering
 from everview.session.reads.what_if import WhatIf
@@ -730,7 +731,7 @@ class Session:
     @property
     def views(self) -> tuple[str, ...]:
         """Names of the views."""
-        names = [n for n in list(self._core.catalog.views) if not n.startswith(RESERVED_PREFIX)]
+        names = [n for n in list(self._core.catalog.views) if not n.startswith((RESERVED_PREFIX, TRANSIENT))]
         return tuple(self._core.access.visible(names))
 
 

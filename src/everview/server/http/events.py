@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from everview.errors import EverviewError, InputError
-from everview.server.http.answers import Door
+from everview.server.http.answers import Door, body_object, text_in
 from everview.server.http.frames import message
 from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import dumped
@@ -32,7 +32,7 @@ ALIVE = 15.0
 async def events(door: Door, incarnation: str, request: Request) -> Response:
     """Follow a table or view, or (POST) a query."""
     if request.method == "POST":
-        wanted = Wanted(query=(await request.body()).decode("utf-8", "replace"))
+        wanted = Wanted(query=await _query(request))
     else:
         wanted = Wanted(request.path_params["name"])
     if request.query_params.get("snapshot") == "false":
@@ -46,6 +46,14 @@ async def events(door: Door, incarnation: str, request: Request) -> Response:
     return StreamingResponse(
         _lines(subscription, prefix), media_type="text/event-stream", headers={"cache-control": "no-store"}
     )
+
+
+async def _query(request: Request) -> str:
+    """The query: a body that is nothing else, or `{"query": ...}`."""
+    body = await request.body()
+    if request.headers.get("content-type", "").startswith("application/json") or body.lstrip()[:1] == b"{":
+        return text_in(await body_object(request), "query")
+    return body.decode("utf-8", "replace")
 
 
 def _granularity(request: Request) -> float:

@@ -47,7 +47,7 @@ def _paths() -> Schema:
             "post": {
                 "summary": "Follow a query, as server-sent events",
                 "parameters": [granularity],
-                "requestBody": {"content": {"text/plain": {"schema": TEXT}}},
+                "requestBody": {"content": {"text/plain": {"schema": TEXT}, **_object({"query": TEXT})}},
                 "responses": _responses({"text/event-stream": {"schema": TEXT}}),
             }
         },
@@ -92,12 +92,15 @@ def _query(name: str, schema: Schema, text: str) -> Schema:
 
 
 def _asked(summary: str, body: Schema, answer: Schema, *, arrow: bool = False) -> Schema:
-    schema = {"type": "object", "properties": body, "required": list(body)}
     return {
         "summary": summary,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "requestBody": {"required": True, "content": _object(body)},
         "responses": _responses(_content(answer, arrow)),
     }
+
+
+def _object(body: Schema) -> Schema:
+    return {"application/json": {"schema": {"type": "object", "properties": body, "required": list(body)}}}
 
 
 def _read(summary: str, parameters: list[Any], answer: Schema, *, arrow: bool = False) -> Schema:
