@@ -199,8 +199,9 @@ class Statements:
         if any(t.token_type == TokenType.JOIN for t in statement.tokens):
             alias = misspelt.before_join(statement.source())
             notices = [*notices, f"{alias.token.text} is read as an alias: {alias.hint}"] if alias else notices
-        self.notices = list(dict.fromkeys(notices))
-        for text in self.notices if self.is_warning else ():
+        told = list(dict.fromkeys(notices))
+        self.notices = [*told, *statement.notes.skipped]
+        for text in told if self.is_warning else ():
             warnings.warn(text, Notice, stacklevel=_depth_of_caller())
 
     def _run_it(self, statement: reading.Statement) -> Any:

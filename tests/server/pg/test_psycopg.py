@@ -61,6 +61,32 @@ def test_what_is_ignored_in_a_statement_is_a_notice(fresh: Running) -> None:
     assert told == ["fillfactor of CREATE TABLE is ignored: it says how rows are kept elsewhere"]
 
 
+PASSED_OVER = {
+    "DROP TABLE IF EXISTS nothing": "there is no table nothing: nothing is dropped",
+    "DROP VIEW IF EXISTS nothing": "there is no view nothing: nothing is dropped",
+    "DROP INDEX IF EXISTS nothing": "there is no index nothing: nothing is dropped",
+    "DROP SEQUENCE IF EXISTS nothing": "there is no sequence nothing: nothing is dropped",
+    "DROP SCHEMA IF EXISTS nothing": "there is no schema nothing: nothing is dropped",
+    "DROP FUNCTION IF EXISTS nothing": "there is no function nothing: nothing is dropped",
+    "DROP ROLE IF EXISTS nothing": "there is no role nothing: nothing is dropped",
+    "DROP POLICY IF EXISTS nothing ON sale": "sale has no policy nothing: nothing is dropped",
+    "ALTER TABLE IF EXISTS nothing ADD COLUMN x int": "there is no table nothing: nothing is altered",
+    "CREATE TABLE IF NOT EXISTS sale (x int)": "sale already exists: it is left as it is",
+    "CREATE VIEW IF NOT EXISTS total AS SELECT 1 AS x": "total already exists: it is left as it is",
+    "CREATE SCHEMA IF NOT EXISTS public": "the schema public already exists",
+}
+
+
+@pytest.mark.parametrize("statement", PASSED_OVER)
+def test_what_is_passed_over_is_a_notice(fresh: Running, statement: str) -> None:
+    told: list[str] = []
+    with connect(fresh) as db:
+        db.add_notice_handler(lambda notice: told.append(notice.message_primary))
+        db.execute(statement)
+        db.execute("SELECT 1")
+    assert told == [PASSED_OVER[statement]]
+
+
 def test_prepared_statements_are_run_again_with_other_values(fresh: Running) -> None:
     with connect(fresh, prepare_threshold=0) as db:
         for key, shop in ((1, "north"), (2, "south"), (1, "north"), (9, None)):

@@ -73,6 +73,7 @@ def alter(sql: Statements, statement: reading.Statement) -> None:
     name = words.name(f"the {kind.lower()}'s name")
     found = _found(sql, words, kind, name, optional, at)
     if found is None:
+        statement.notes.skipped.append(f"there is no {kind.lower()} {name}: nothing is altered")
         return
     if isinstance(found, str):
         words.need("RENAME")

@@ -406,6 +406,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             found.append(name)
         elif not optional:
             raise source.error(target, "E_FUNCTION", f"there is no function {name}", did_you_mean(name, known))
+        else:
+            source.notes.skipped.append(f"there is no function {name}: nothing is dropped")
     given = node.args.get("expressions") or []
     if given and found and len(given) != len(known[found[0]].parameters):
         raise source.error(

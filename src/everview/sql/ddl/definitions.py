@@ -98,6 +98,7 @@ def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Sour
         raise source.error(node, "E_SYNTAX", "OR REPLACE and IF NOT EXISTS do not go together", "leave one of them out")
     if name in sql.session:
         if optional:
+            source.notes.skipped.append(f"{name} already exists: it is left as it is")
             return None
         is_view = str(node.args.get("kind")).upper() == "VIEW"
         replaced = replaced and name in (sql.session.views if is_view else sql.session.tables)
@@ -361,6 +362,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             found.append(name)
         elif not optional:
             raise source.error(target, "E_TABLE", f"there is no {kind.lower()} {name}", did_you_mean(name, there))
+        else:
+            source.notes.skipped.append(f"there is no {kind.lower()} {name}: nothing is dropped")
 
     def do() -> None:
         for name in dict.fromkeys(found):

@@ -50,6 +50,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     name = name or _name_of(sql, of, [list(sql.session[of].schema())[k] for k in keys])
     if name in sql.core.catalog.indexes():
         if optional:
+            statement.notes.skipped.append(f"the index {name} already exists: it is left as it is")
             return
         words.at = at
         raise words.error(f"there is an index {name} already", "choose another name, or DROP it", "E_NAME")
@@ -123,6 +124,8 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
         elif not optional:
             words.at = at
             raise words.error(f"there is no index {name}", did_you_mean(name, there), "E_NAME")
+        else:
+            statement.notes.skipped.append(f"there is no index {name}: nothing is dropped")
         if not words.next_is(","):
             break
     words.next_is("CASCADE") or words.next_is("RESTRICT")

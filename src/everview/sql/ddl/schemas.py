@@ -135,6 +135,8 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
         raise source.error(node.this, "E_NAME", f"there is a schema {name} already", "CREATE SCHEMA IF NOT EXISTS")
 
     sql.core.access.may_manage("make schemas")
+    if exists:
+        source.notes.skipped.append(f"the schema {name} already exists")
 
     def do() -> None:
         if not exists:
@@ -155,6 +157,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             found.append(name)
         elif not optional:
             raise source.error(target, "E_NAME", f"there is no schema {written}", _hint(written, there))
+        else:
+            source.notes.skipped.append(f"there is no schema {written}: nothing is dropped")
         inside = _inside(sql, name)
         if inside and not cascade:
             what = f"the schema {name} holds {', '.join(sorted(inside))}"

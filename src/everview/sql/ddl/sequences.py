@@ -79,6 +79,8 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     optional = bool(node.args.get("exists"))
     if (there and not optional) or name in sql.session:
         raise source.error(node, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
+    if there:
+        source.notes.skipped.append(f"the sequence {name} already exists: it is left as it is")
     return lambda: None if there else sql.core.definitions.remarks.add(replace(made, name=name))
 
 
@@ -122,6 +124,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         name = spelled(schemas.written(target), known)
         if name not in known:
             if optional:
+                source.notes.skipped.append(f"there is no sequence {name}: nothing is dropped")
                 continue
             raise source.error(target, "E_NAME", f"there is no sequence {name}", did_you_mean(name, known))
         users = [

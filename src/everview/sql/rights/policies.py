@@ -99,6 +99,7 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
     words.end()
     rights = sql.core.access.rights.get(("relation", table), NO_RIGHTS)
     if optional and all(p.name != name for p in rights.policies):
+        statement.notes.skipped.append(f"{table} has no policy {name}: nothing is dropped")
         return
     gone = _policy(words, rights.policies, name, table)
     if not sql.dry:

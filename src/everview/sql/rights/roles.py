@@ -58,6 +58,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     _may_make(access)
     if name in access.roles:
         if optional:
+            statement.notes.skipped.append(f"the role {name} already exists: it is left as it is")
             return
         raise words.error(f"role {name} already exists", "ALTER ROLE changes it", "E_NAME")
     role = _options(access, words, Role(name, login=kind == "USER"))
@@ -111,6 +112,8 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
         elif not optional:
             words.at = at
             raise _no_role(sql, words, name)
+        else:
+            statement.notes.skipped.append(f"there is no role {name}: nothing is dropped")
         if not words.next_is(","):
             break
     words.end()

@@ -47,5 +47,7 @@ class Notes:
     """types of the columns of a WITH MUTUALLY RECURSIVE, by the query's name"""
     notices: list[str] = field(default_factory=list)
     """the notices"""
+    skipped: list[str] = field(default_factory=list)
+    """what IF EXISTS and IF NOT EXISTS passed over: told to clients of a server, no warning in a program"""
     plan: Choice | None = None
     """/*+ plan(...) */: how joins are maintained"""
