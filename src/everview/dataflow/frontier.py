@@ -9,7 +9,7 @@ It runs outside all loops, on one shard; the planner ensures that (`everview.dat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.dataflow.operators import Arrangement, Instruction, Operator, Trace, columns
 from everview.dataflow.partitioning import HASH_BY_FIRST
@@ -40,10 +40,48 @@ KINDS = {
 NO_BOUND = 2**63 - 1
 
 
-class Trees(Operator):
+class Kernels(NamedTuple):
+    """The kernels of one form: the step, and the one that answers about the state; two of its questions."""
+
+    keep: Any
+    about: Any
+    bytes: int
+    drop: int
+
+
+class FrontierOperator(Operator):
+    """What all forms have in common: a context that begins with the words of a forest, and kernels that keep it."""
+
+    kernels: Kernels
+
+    def instructions(self) -> list[Instruction]:
+        return [(self.kernels.keep.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, forest_k.FOREST_STREAM, address)
+
+    def settled(self) -> None:
+        make.poke(self.context, forest_k.FOREST_FRESH, 0)
+
+    def about(self, what: int) -> int:
+        """A figure of the state, by the numbers that the kernel's module lists, or its end."""
+        return int(self.kernels.about(what, self.context))
+
+    def measure(self) -> tuple[int, int, int]:
+        batches, updates, size = super().measure()
+        return batches, updates, size + self.about(self.kernels.bytes)
+
+    def _free(self) -> None:
+        if self.context:  # 0: out of memory
+            self.about(self.kernels.drop)
+        super()._free()
+
+
+class Trees(FrontierOperator):
     """The best value of every vertex, maintained by trees."""
 
     kind = "trees"
+    kernels = Kernels(trees_k.keep_trees, trees_k.about_trees, trees_k.TREES_BYTES, trees_k.DROP_TREES)
 
     def __init__(
         self,
@@ -65,31 +103,16 @@ class Trees(Operator):
         self.context = self.forest = self.block(words)
         dataflow.add(self)
 
-    def instructions(self) -> list[Instruction]:
-        return [(trees_k.keep_trees.address, self.context)]
 
-    def set_stream(self, address: int) -> None:
-        make.poke(self.context, forest_k.FOREST_STREAM, address)
-
-    def settled(self) -> None:
-        make.poke(self.context, forest_k.FOREST_FRESH, 0)
-
-    def measure(self) -> tuple[int, int, int]:
-        batches, updates, size = super().measure()
-        return batches, updates, size + int(trees_k.about_trees(trees_k.TREES_BYTES, self.context))
-
-    def _free(self) -> None:
-        if self.context:  # 0: out of memory
-            trees_k.about_trees(trees_k.DROP_TREES, self.context)
-        super()._free()
-
-
-class Histories(Operator):
+class Histories(FrontierOperator):
     """The value of every vertex after every round, maintained by histories. Its output columns are the node, the query,
     the value.
     """
 
     kind = "histories"
+    kernels = Kernels(
+        histories_k.keep_histories, histories_k.about_histories, histories_k.HISTORIES_BYTES, histories_k.DROP_HISTORIES
+    )
 
     def __init__(
         self,
@@ -120,35 +143,14 @@ class Histories(Operator):
         self.context = self.forest = self.block(words)
         dataflow.add(self)
 
-    def instructions(self) -> list[Instruction]:
-        return [(histories_k.keep_histories.address, self.context)]
 
-    def set_stream(self, address: int) -> None:
-        make.poke(self.context, forest_k.FOREST_STREAM, address)
-
-    def settled(self) -> None:
-        make.poke(self.context, forest_k.FOREST_FRESH, 0)
-
-    def about(self, what: int) -> int:
-        """See `histories.about_histories`."""
-        return int(histories_k.about_histories(what, self.context))
-
-    def measure(self) -> tuple[int, int, int]:
-        batches, updates, size = super().measure()
-        return batches, updates, size + self.about(histories_k.HISTORIES_BYTES)
-
-    def _free(self) -> None:
-        if self.context:  # 0: out of memory
-            self.about(histories_k.DROP_HISTORIES)
-        super()._free()
-
-
-class Pairs(Operator):
+class Pairs(FrontierOperator):
     """The distance of each requested pair, maintained by half searches from both ends. Its output columns are the
     target, the source, the distance.
     """
 
     kind = "halves"
+    kernels = Kernels(pairs_k.keep_pairs, pairs_k.about_pairs, pairs_k.PAIRS_BYTES, pairs_k.DROP_PAIRS)
 
     def __init__(
         self, dataflow: Dataflow, node: Frontier, edges: tuple[Arrangement, Arrangement], asked: Arrangement, label: str
@@ -179,28 +181,6 @@ class Pairs(Operator):
             words[field] = self.block(forest)
         self.context = self.forest = self.block(words)
         dataflow.add(self)
-
-    def instructions(self) -> list[Instruction]:
-        return [(pairs_k.keep_pairs.address, self.context)]
-
-    def set_stream(self, address: int) -> None:
-        make.poke(self.context, forest_k.FOREST_STREAM, address)
-
-    def settled(self) -> None:
-        make.poke(self.context, forest_k.FOREST_FRESH, 0)
-
-    def about(self, what: int) -> int:
-        """See `pairs.about_pairs`."""
-        return int(pairs_k.about_pairs(what, self.context))
-
-    def measure(self) -> tuple[int, int, int]:
-        batches, updates, size = super().measure()
-        return batches, updates, size + self.about(pairs_k.PAIRS_BYTES)
-
-    def _free(self) -> None:
-        if self.context:  # 0: out of memory
-            self.about(pairs_k.DROP_PAIRS)
-        super()._free()
 
 
 def _common(operator: Operator, words: list[int]) -> None:
