@@ -237,3 +237,15 @@ def test_statements_of_a_server_are_recorded_without_passwords() -> None:
             texts = [row[0] for row in client.sql("SELECT text FROM ev.statements ORDER BY id").rows()]
         server.stop()
     assert texts[:3] == ["CREATE TABLE t (x int)", "INSERT INTO t VALUES (1)", "CREATE USER ann PASSWORD '***'"]
+
+
+def test_sources_and_sinks(db: ev.Session) -> None:
+    db.source("fed", ev.io.rows([(1,), (2,)]), schema={"x": int})
+    outlet = db.view("kept", db["fed"].distinct()).write_to(ev.io.foreach(lambda batch: None))
+    assert db.sql("SELECT name, rows, caught_up FROM ev.sources").rows() == [("fed", 0, False)]
+    db.run(until="caught_up")
+    asked = "SELECT name, rows, rejected, late, missing, caught_up FROM ev.sources"
+    assert db.sql(asked).rows() == [("fed", 2, 0, 0, 0, True)]
+    assert db.sql("SELECT view, position FROM ev.sinks").rows() == [("kept", db.time)]
+    outlet.stop()
+    assert db.sql("SELECT view FROM ev.sinks").rows() == []

@@ -18,5 +18,6 @@ current step and block every client.
 Further modules:
 
     settings, identity, jwt, stamps    addresses and authentication
+    visitors, observing                who is connected; following the schema `ev`
     jobs, fairness, readers, quotas    queued work, fair scheduling, parallel reads, quotas
 """

@@ -105,6 +105,8 @@ def answer_of(session: Session, found: Any, affected: int | None = None, at: int
     time = session.time
     if isinstance(found, Result):
         return Answer(time if at is None else at, result=found, affected=affected)
+    if isinstance(found, Subscribable) and relation_of(found).owner is not core_of(session):
+        return Answer(time, affected=affected)  # a view of the schema ev
     if isinstance(found, Subscribable):
         return Answer(time, relation=relation_of(found).label, affected=affected)
     return Answer(time, text="" if found is None else str(found), affected=affected)

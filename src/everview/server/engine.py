@@ -30,10 +30,12 @@ from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.fairness import Queue
 from everview.server.feeds import Feeds
 from everview.server.jobs import Job
+from everview.server.observing import Observer
 from everview.server.quotas import Quotas
 from everview.server.readers import Readers
 from everview.server.stamps import stamp_of
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
+from everview.server.visitors import Visitors
 from everview.session.core import core_of
 from everview.session.limits import cancelled
 from everview.session.reads.concurrent_reads import lend, visited
@@ -72,7 +74,9 @@ class Engine:
     [(3,)]
     """
 
-    def __init__(self, session: Session, *, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self, session: Session, *, most_waiting: int = MOST_WAITING, inner: threading.RLock | None = None
+    ) -> None:
         self.session = session
         self.loop = asyncio.get_running_loop()
         self.most_waiting = most_waiting
@@ -82,7 +86,14 @@ class Engine:
         """total time they took"""
         self.quotas = Quotas(self)
         """quotas and usage of each role"""
-        core_of(session).attached.setdefault("ev", []).append(self.quotas.relation())
+        self.visitors = Visitors()
+        """who is connected"""
+        self.observer = Observer(self)
+        """what follows the schema `ev`"""
+        self.is_inner = inner is not None
+        """whether the session is one about another: it has no principals, and other threads refresh it, with a lock"""
+        attached = core_of(session).attached.setdefault("ev", [])
+        attached += [self.quotas.relation(), *self.visitors.relations()]
         self.watched: dict[int, Watched] = {}
         """subscriptions that depend on rights, by identity; on the engine's thread"""
         self._rights = core_of(session).access.version
@@ -93,7 +104,7 @@ class Engine:
         self._changed = threading.Condition()
         self._guests = threading.Lock()
         self._ended = self.loop.create_future()
-        self.feeds = Feeds(session, self.loop)
+        self.feeds = Feeds(session, self.loop, inner)
         lend(core_of(session))
         self._readers = Readers(self._worked, self._read)
         self._thread = threading.Thread(target=self._serve, daemon=True, name="everview engine")
@@ -147,7 +158,7 @@ class Engine:
         return found[0]  # type: ignore[no-any-return]
 
     def _job(self, work: Callable[[Session], T], seconds: float | None, memory: int | None, key: object) -> Job:
-        who = WHO.get()
+        who = self.principal()
         if who is not None:
             self.quotas.statement(who)
             limits = self.quotas.of(who)
@@ -155,6 +166,10 @@ class Engine:
                 seconds = least(seconds, limits["milliseconds"] / 1000 if "milliseconds" in limits else None)
                 memory = least(memory, int(limits["memory"]) if "memory" in limits else None)
         return Job(work, seconds, memory, key, self.loop.create_future(), who)
+
+    def principal(self) -> Principal | None:
+        """On whose behalf work is done."""
+        return None if self.is_inner else WHO.get()
 
     async def _answered(self, job: Job, put: Callable[[Job], None]) -> Any:
         put(job)
@@ -251,6 +266,7 @@ class Engine:
 
     async def close(self) -> None:
         """Close: queued work fails with E_CLOSED, running work gets a moment to finish, the session is closed."""
+        await self.observer.close()
         with self._changed:
             self._closing = True
             dropped = self._waiting.clear()

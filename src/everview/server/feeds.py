@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable
@@ -205,7 +206,7 @@ class Feed:
 class Feeds:
     """All feeds of a session."""
 
-    def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, session: Session, loop: asyncio.AbstractEventLoop, lock: threading.RLock | None = None) -> None:
         self.session = session
         self.time = session.time
         """the last cut, on the loop"""
@@ -215,6 +216,8 @@ class Feeds:
         """those that want to be notified of every time"""
         self.turnstile = Turnstile(loop)
         self._loop = loop
+        self._lock = threading.RLock() if lock is None else lock
+        """held while feeds are cut: whoever else changes the session holds it, too"""
         self._ending: set[asyncio.Task[None]] = set()
         self._known: dict[tuple[str, str, bool, str], Feed] = {}
         self._open: list[Feed] = []
@@ -272,11 +275,12 @@ class Feeds:
 
     def open(self, feed: Feed) -> None:
         """Start following a feed's relation, at a cut."""
-        self.flush(now=True)
-        feed.open(self.session, self._cut)
-        feed._end = self._revoked
-        if feed not in self._open:
-            self._open.append(feed)
+        with self._lock:
+            self.flush(now=True)
+            feed.open(self.session, self._cut)
+            feed._end = self._revoked
+            if feed not in self._open:
+                self._open.append(feed)
 
     def identity_of_query(self, query: str, arrow: bool) -> str:
         """The key of a query's feed, if it is followed or was until recently."""
@@ -296,6 +300,10 @@ class Feeds:
 
     def flush(self, *, now: bool = False) -> float | None:
         """Cut all feeds, if there is anything and it is due. Returns the seconds until it is."""
+        with self._lock:
+            return self._flushed(now)
+
+    def _flushed(self, now: bool) -> float | None:
         if not self._open:
             self._cut = self.session.time
             return None
@@ -319,8 +327,11 @@ class Feeds:
         """The changes of some feeds after a time, or (None, or where history does not reach back) their contents, all
         at one cut. Each with whether it is contents.
         """
-        self.flush(now=True)
-        at = self._cut
+        with self._lock:
+            self.flush(now=True)
+            return self._cut, self._read(wanted, self._cut)
+
+    def _read(self, wanted: Iterable[tuple[Feed, int | None]], at: int) -> list[tuple[Chunk, bool]]:
         found: list[tuple[Chunk, bool]] = []
         for feed, since in wanted:
             if since is not None and since <= at:
@@ -332,7 +343,7 @@ class Feeds:
                     found.append((changed, False))
                     continue
             found.append((feed.contents(at), True))
-        return at, found
+        return found
 
     def close(self) -> None:
         """Stop following everything."""

@@ -28,7 +28,6 @@ from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.chunks import Chunk
 from everview.server.feeds import HEARTBEAT, Feed, Feeds, whose_rows
 from everview.session.core import core_of
-from everview.session.rights.principal import WHO
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
@@ -86,7 +85,8 @@ class Subscription:
         """the time up to which it has been served"""
         self.news = asyncio.Event()
         self.feeds: dict[int, Feed] = {}
-        self._engine = engine
+        self.engine = engine
+        """whose it is"""
         self._key = key
         self._numbers = itertools.count(1)
         self._ready: deque[Commit] = deque()
@@ -94,15 +94,16 @@ class Subscription:
         self._hurried = False
         self._told = float("-inf")
         self._changing = asyncio.Lock()
-        self._who = WHO.get()
+        self._who = engine.principal()
+        self._failed: EverviewError | None = None
 
     async def add(self, wanted: Sequence[Wanted], ids: Sequence[int] = ()) -> list[int]:
         """Follow more, from the next commit on; gives the numbers that their frames have."""
-        engine, feeds = self._engine, self._engine.feeds
+        engine, feeds = self.engine, self.engine.feeds
         numbers = list(ids) or [next(self._numbers) for _ in wanted]
         if taken := [n for n in numbers if n in self.feeds]:
             raise InputError("E_NAME", f"subscription {taken[0]} already exists", "give each a number of its own")
-        whose = whose_rows(engine.session)
+        whose = "" if engine.is_inner else whose_rows(engine.session)
         engine.quotas.take("subscriptions", self._who, len(wanted))
         found = [feeds.find(w.name, w.query, w.arrow, whose) for w in wanted]
         for feed in found:
@@ -143,7 +144,7 @@ class Subscription:
         """Follow one less."""
         feed = self.feeds.pop(number, None)
         if feed is not None:
-            self._engine.quotas.give_back("subscriptions", self._who)
+            self.engine.quotas.give_back("subscriptions", self._who)
         if feed is not None and feed not in self.feeds.values():
             await self._leave([feed])
 
@@ -151,10 +152,10 @@ class Subscription:
         """Follow nothing any more. Queries that only this client followed are kept for so many seconds: one that was
         cut off comes back, and goes on.
         """
-        self._engine.feeds.subscriptions.discard(self)
-        self._engine.feeds.progress.discard(self)
+        self.engine.feeds.subscriptions.discard(self)
+        self.engine.feeds.progress.discard(self)
         feeds = list(dict.fromkeys(self.feeds.values()))
-        self._engine.quotas.give_back("subscriptions", self._who, len(self.feeds))
+        self.engine.quotas.give_back("subscriptions", self._who, len(self.feeds))
         self.feeds.clear()
         await self._leave(feeds, linger)
 
@@ -164,13 +165,15 @@ class Subscription:
             if feed.subscribers:
                 continue
             if feed.query and linger and feed.ended is None:
-                self._engine.loop.call_later(linger, self._engine.feeds.give_up, feed, partial(_end, self._engine))
+                self.engine.loop.call_later(linger, self.engine.feeds.give_up, feed, partial(_end, self.engine))
             else:
-                await _end(self._engine, feed)
+                await _end(self.engine, feed)
 
     async def next(self) -> Commit:
         """What there is to tell, when there is something and its time has come."""
         while True:
+            if self._failed is not None:
+                raise self._failed
             if self._ready:
                 return self._told_now(self._ready.popleft())
             await self._wait()
@@ -186,9 +189,21 @@ class Subscription:
         start, self._known = self._known, commit.time
         return replace(commit, start=start)
 
+    def listed(self) -> list[tuple[str, int, int]]:
+        """What is followed, up to which time it was sent, and how many have passed since; from any thread."""
+        behind = max(self.engine.feeds.time - self.position, 0)
+        schema = "ev." if self.engine.is_inner else ""
+        found = [schema + feed.name if feed.name else "(query)" for feed in list(self.feeds.values())]
+        return [(name, self.position, behind) for name in found]
+
     def report_progress(self) -> None:
         """Tell of every time, also if nothing that is followed changed."""
-        self._engine.feeds.progress.add(self)
+        self.engine.feeds.progress.add(self)
+
+    def fail(self, error: EverviewError) -> None:
+        """End it with an error."""
+        self._failed = error
+        self.news.set()
 
     def hurry(self) -> None:
         """Tell how far it is with the next commit, whatever that has."""
@@ -204,7 +219,7 @@ class Subscription:
             return True
         if commit.time == self._known:
             return False
-        return self in self._engine.feeds.progress or time.monotonic() - self._told >= HEARTBEAT
+        return self in self.engine.feeds.progress or time.monotonic() - self._told >= HEARTBEAT
 
     async def _wait(self) -> None:
         """Until something has happened, and the granularity allows to tell it."""
@@ -214,17 +229,17 @@ class Subscription:
         if early > 0:  # all that wait so long wake together, and share what they are told
             moment = time.monotonic()
             await asyncio.sleep(max(size - moment % size, 0.0))
-        await self._engine.feeds.turnstile.pass_through()
+        await self.engine.feeds.turnstile.pass_through()
         self.news.clear()
 
     async def _commit(self) -> Commit:
         """From the last commit to the last cut."""
-        feeds, start = self._engine.feeds, self.position
+        feeds, start = self.engine.feeds, self.position
         behind = {n: f for n, f in self.feeds.items() if f.ended is None and start < f.floor}
         at, read = feeds.time, {}
         if behind:
             wanted = [(feed, start) for feed in behind.values()]
-            at, found = await self._engine.run(lambda _: feeds.read(wanted), key=self._key)
+            at, found = await self.engine.run(lambda _: feeds.read(wanted), key=self._key)
             read = dict(zip(behind, found, strict=True))
         frames = self._since(at, read)
         self.position = max(at, start)
@@ -248,7 +263,7 @@ class Subscription:
             if feed.ended is not None:
                 frames.append(Frame(number, "end", error=feed.ended))
                 del self.feeds[number]
-                self._engine.quotas.give_back("subscriptions", self._who)
+                self.engine.quotas.give_back("subscriptions", self._who)
         return frames
 
 

@@ -7,10 +7,11 @@ subscriptions to them follow.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everview.codes import durations
@@ -21,21 +22,10 @@ from everview.session.core import Core
 from everview.session.rights.principal import acting
 from everview.session.session import Session
 from everview.system.log import Log
-from everview.system.relations import PRESENT, Relation, Rows
+from everview.system.relations import LOGGED, PRESENT, Relation, Rows
 
 if TYPE_CHECKING:
     from everview.session.table import Table
-
-STEPS = {
-    "time": int,
-    "at": dt.datetime,
-    "ms": float,
-    "transactions": int,
-    "rows": int,
-    "committed": bool,
-    "error": str,
-}
-STATEMENTS = {"id": int, "at": dt.datetime, "text": str, "ms": float, "rows": int | None, "error": str}
 
 
 class System:
@@ -54,7 +44,8 @@ class System:
 
     def __init__(self, core: Core, sql: Any) -> None:
         self._core = core
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """held while the relations change"""
         self._log: Log | None = None
         self._relations: dict[str, Relation] = {}
         self._tables: dict[str, Table] = {}
@@ -65,22 +56,26 @@ class System:
         self.statements = type(sql)(self.session)
         """its SQL"""
         self.statements.is_inner = True
-        for relation in (*PRESENT, *core.attached.get("ev", ())):
+        for relation in PRESENT:
             self.offer(relation)
-        self.offer(Relation("steps", STEPS, lambda _: list(self._log.steps) if self._log else ()))
-        self.offer(Relation("statements", STATEMENTS, lambda _: list(self._log.statements) if self._log else ()))
+        for relation in LOGGED:
+            self.offer(replace(relation, rows=partial(self._logged, relation.name)))
 
     def offer(self, relation: Relation) -> None:
         """Add a relation: a server's connections, say."""
-        with self._lock:
+        with self.lock:
             self._relations[relation.name] = relation
             self._tables[relation.name] = self.session.table(relation.name, relation.columns)
             self._held[relation.name] = Counter()
 
+    def _logged(self, name: str, _: Core) -> Rows:
+        """The rows of a relation that the log fills, while it is on."""
+        return list(getattr(self._log, name)) if self._log is not None else ()
+
     def log(self, on: bool = True) -> None:
         """Record steps and statements from now on, in `ev.steps` and `ev.statements`, the last thousand each; or
         stop."""
-        with self._lock:
+        with self.lock:
             if on and self._log is None:
                 self._log = Log(self._core)
             elif not on and self._log is not None:
@@ -110,7 +105,10 @@ class System:
 
     def refresh(self) -> int:
         """Bring the relations up to date; return how many rows have changed."""
-        with self._lock, acting(None):
+        with self.lock, acting(None):
+            for relation in self._core.attached.get("ev", ()):  # a server may have come since
+                if relation.name not in self._relations:
+                    self.offer(relation)
             found = self._found()
             changed = 0
             with self.session.transaction():
@@ -158,7 +156,7 @@ class System:
         and subscriptions to them follow.
         """
         seconds = durations.seconds(every)
-        with self._lock:
+        with self.lock:
             if self._watching is not None:
                 raise InputError("E_IN_USE", "the session is already watched", "unwatch() first")
             self._watching = stop = threading.Event()
@@ -166,7 +164,7 @@ class System:
 
     def unwatch(self) -> None:
         """Stop refreshing."""
-        with self._lock:
+        with self.lock:
             if self._watching is not None:
                 self._watching.set()
                 self._watching = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.inspect import upstream
 
 if TYPE_CHECKING:
+    from everview.io.pipeline import Pipeline
     from everview.session.core import Core
     from everview.session.view import View
 
@@ -162,6 +164,18 @@ def _offsets(core: Core) -> Rows:
     yield from core.runtime.offsets.items()
 
 
+def _sources(core: Core) -> Rows:
+    pipeline: Pipeline | None = core.attached.get("pipeline")
+    for name, feed in [] if pipeline is None else list(pipeline.feeds.items()):
+        yield name, feed.source.describe(), feed.rows, feed.rejected, feed.late, feed.missing, feed.caught_up
+
+
+def _sinks(core: Core) -> Rows:
+    pipeline: Pipeline | None = core.attached.get("pipeline")
+    for outlet in [] if pipeline is None else list(pipeline.outlets):
+        yield relation_of(outlet.view).label, outlet.sink.describe(), outlet.position
+
+
 def _memory(core: Core) -> Rows:
     measure = core.runtime.measure()
     yield "arrangements", sum(measure(o)[2] for o in _stateful(core))
@@ -206,6 +220,47 @@ PRESENT = (
     Relation("memory", {"what": str, "bytes": int}, _memory),
     Relation("errors", {"view": str, "error": str, "rows": int}, _errors),
     Relation("subscriptions", {"relation": str, "subscribers": int}, _subscriptions),
+    Relation(
+        "sources",
+        {
+            "name": str,
+            "source": str,
+            "rows": int,
+            "rejected": int,
+            "late": int,
+            "missing": int,
+            "caught_up": bool,
+        },
+        _sources,
+    ),
+    Relation("sinks", {"view": str, "sink": str, "position": int | None}, _sinks),
     Relation("positions", {"name": str, "position": str}, _offsets),
 )
 """The relations that are always available. `positions`: progress of sources and sinks."""
+
+
+def _not_yet(core: Core) -> Rows:
+    return ()
+
+
+LOGGED = (
+    Relation(
+        "steps",
+        {
+            "time": int,
+            "at": dt.datetime,
+            "ms": float,
+            "transactions": int,
+            "rows": int,
+            "committed": bool,
+            "error": str,
+        },
+        _not_yet,
+    ),
+    Relation(
+        "statements",
+        {"id": int, "at": dt.datetime, "text": str, "ms": float, "rows": int | None, "error": str},
+        _not_yet,
+    ),
+)
+"""Those that are empty until a log fills them (`everview.system.log`)."""

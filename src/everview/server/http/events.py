@@ -23,6 +23,8 @@ from everview.server.http.frames import message
 from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import dumped
 from everview.server.subscription import Subscription, Wanted
+from everview.server.visitors import Visitor
+from everview.session.rights.principal import WHO
 from everview.wire.error_records import told
 
 ALIVE = 15.0
@@ -37,15 +39,18 @@ async def events(door: Door, incarnation: str, request: Request) -> Response:
         wanted = Wanted(request.path_params["name"])
     if request.query_params.get("snapshot") == "false":
         wanted = replace(wanted, snapshot=False)
+    engine, observer = door.engine, door.engine.observer
+    if inside := await observer.wanted([wanted]):
+        engine, _ = await observer.opened()
+        (wanted,), incarnation = inside, observer.incarnation
     if token := request.headers.get("last-event-id", ""):
         given = wanted
-        wanted = await door.engine.run(lambda _: resumed(door.engine.feeds, incarnation, given, token))
-    subscription = await door.engine.subscribe([wanted], granularity=_granularity(request))
+        wanted = await engine.run(lambda _: resumed(engine.feeds, incarnation, given, token))
+    subscription = await engine.subscribe([wanted], granularity=_granularity(request))
     (feed,) = subscription.feeds.values()
     prefix = f"{incarnation}.{feed.identity}"
-    return StreamingResponse(
-        _lines(subscription, prefix), media_type="text/event-stream", headers={"cache-control": "no-store"}
-    )
+    lines = _listed(door, subscription, prefix)
+    return StreamingResponse(lines, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
 async def _query(request: Request) -> str:
@@ -64,6 +69,19 @@ def _granularity(request: Request) -> float:
     if not 0 <= found <= 3600:
         raise InputError("E_MESSAGE", "'granularity' is not a number of seconds", "give one up to 3600")
     return found
+
+
+async def _listed(door: Door, subscription: Subscription, prefix: str) -> AsyncIterator[bytes]:
+    """The lines, while the connection is among those that are listed."""
+    who = WHO.get()
+    user = "" if who is None else who.name
+    visitor = Visitor("events", lambda: user, lambda: ("following", ""), subscription.listed)
+    async with contextlib.AsyncExitStack() as ends:
+        ends.enter_context(door.engine.visitors.listed(visitor))
+        if subscription.engine.is_inner:
+            await ends.enter_async_context(door.engine.observer.looking(subscription))
+        async for line in _lines(subscription, prefix):
+            yield line
 
 
 async def _lines(subscription: Subscription, prefix: str) -> AsyncIterator[bytes]:

@@ -29,12 +29,15 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from everview.errors import EverviewError, InputError
+from everview.server.engine import Engine
 from everview.server.http import frames
 from everview.server.http.answers import LOG, Door
 from everview.server.http.guard import Guard
 from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import columns_shown, dumped
+from everview.server.observing import apart
 from everview.server.subscription import GRANULARITY, Commit, Subscription, Wanted
+from everview.server.visitors import Followed, Visitor
 from everview.session.rights.principal import WHO
 from everview.wire.error_records import told
 from everview.wire.values import parsed
@@ -68,13 +71,19 @@ class Socket:
         self.incarnation = incarnation
         self.socket = socket
         self.form = "json"
+        self.granularity = GRANULARITY
+        self.progress = False
         self.subscription: Subscription | None = None
+        """what it follows, once it follows something"""
+        self._begun = asyncio.Event()
+        self._ends = contextlib.AsyncExitStack()
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
         """Serve until the client disconnects."""
-        with contextlib.ExitStack() as counted:
-            await self._run(counted)
+        async with self._ends:
+            with contextlib.ExitStack() as counted:
+                await self._run(counted)
 
     async def _run(self, counted: contextlib.ExitStack) -> None:
         await self.socket.accept()
@@ -112,11 +121,20 @@ class Socket:
         if hello.get("format", "json") not in FORMATS:
             raise InputError("E_MESSAGE", "there is no such 'format'", f"use one of {', '.join(FORMATS)}")
         self.form = hello.get("format", "json")
-        self.subscription = Subscription(self.door.engine, float(granularity), self)
-        if hello.get("progress") is True:
-            self.subscription.report_progress()
+        self.granularity, self.progress = float(granularity), hello.get("progress") is True
+        who = WHO.get()
+        user = "" if who is None else who.name
+        counted.enter_context(
+            self.door.engine.visitors.listed(Visitor("ws", lambda: user, self._doing, self._followed))
+        )
         time = self.door.engine.session.time
         await self._say({"type": "hello", "server": "everview", "incarnation": self.incarnation, "time": time})
+
+    def _doing(self) -> tuple[str, str]:
+        return ("following" if self._followed() else "idle"), ""
+
+    def _followed(self) -> list[Followed]:
+        return [] if self.subscription is None else self.subscription.listed()
 
     # what the client says
 
@@ -140,11 +158,12 @@ class Socket:
             if kind == "subscribe":
                 await self._subscribe(message)
             elif kind == "unsubscribe" and isinstance(number, int):
-                assert self.subscription is not None
-                await self.subscription.remove(number)
+                if self.subscription is not None:
+                    await self.subscription.remove(number)
                 await self._say({"type": "unsubscribed", "id": number})
-            elif kind == "sync" and self.subscription is not None:
-                self.subscription.hurry()
+            elif kind == "sync":
+                if self.subscription is not None:
+                    self.subscription.hurry()
             elif kind == "ping":
                 await self._say({"type": "pong", "id": number})
             else:
@@ -158,10 +177,9 @@ class Socket:
             await self._say({"type": "error", "id": number, "error": told(error)})
 
     async def _subscribe(self, message: dict[str, Any]) -> None:
-        subscription = self.subscription
-        assert subscription is not None
         given = message.get("views", [message])
-        if not isinstance(given, list) or not 0 < len(given) <= MAX_SUBSCRIPTIONS - len(subscription.feeds):
+        there = 0 if self.subscription is None else len(self.subscription.feeds)
+        if not isinstance(given, list) or not 0 < len(given) <= MAX_SUBSCRIPTIONS - there:
             raise InputError(
                 "E_MESSAGE", f"'views' is not a list of up to {MAX_SUBSCRIPTIONS} subscriptions", "see docs/server.md"
             )
@@ -170,13 +188,15 @@ class Socket:
         if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids) or len({*ids}) < len(ids):
             raise InputError("E_MESSAGE", "each subscription needs an 'id', a number of its own", "see docs/server.md")
         tokens = [str(each.get("resume") or "") for each in given]
+        engine, wanted = await self._chosen(wanted)
         if any(tokens):
-            wanted = await self.door.engine.run(
+            wanted = await engine.run(
                 lambda _: [
-                    resumed(self.door.engine.feeds, self.incarnation, each, token) if token else each
+                    resumed(engine.feeds, self.incarnation, each, token) if token else each
                     for each, token in zip(wanted, tokens, strict=True)
                 ]
             )
+        subscription = await self._following(engine)
         async with self._writing:  # what it is comes before what is in it
             await subscription.add(wanted, ids)
             for number in ids:
@@ -190,10 +210,35 @@ class Socket:
                     }
                 )
 
+    async def _chosen(self, wanted: list[Wanted]) -> tuple[Engine, list[Wanted]]:
+        """The engine that serves some subscriptions, and what they are there."""
+        engine, observer = self.door.engine, self.door.engine.observer
+        inside = await observer.wanted(wanted)
+        if inside is not None:
+            engine, _ = await observer.opened()
+            wanted = inside
+        if self.subscription is not None and self.subscription.engine is not engine:
+            raise apart()
+        if engine.is_inner:
+            self.incarnation = observer.incarnation
+        return engine, wanted
+
+    async def _following(self, engine: Engine) -> Subscription:
+        """The connection's subscription, made when it first follows something."""
+        if self.subscription is None:
+            self.subscription = Subscription(engine, self.granularity, self)
+            if self.progress:
+                self.subscription.report_progress()
+            if engine.is_inner:
+                await self._ends.enter_async_context(self.door.engine.observer.looking(self.subscription))
+            self._begun.set()
+        return self.subscription
+
     # what the client is told
 
     async def _tell(self) -> None:
         """Send commits, forever."""
+        await self._begun.wait()
         assert self.subscription is not None
         try:
             while True:

@@ -19,12 +19,14 @@ from everview.server.pg.quick import Quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.server.pg.work import READ_COMMITTED, Work
+from everview.server.visitors import Visitor
 from everview.session.rights.principal import WHO, Principal
 from everview.sql.answers.given import Given
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
     from everview.server.pg.catalog import Catalog
+    from everview.server.pg.subscribing import Live
     from everview.server.pg.wire import Wire
     from everview.session.session import Session
 
@@ -90,6 +92,12 @@ class Client:
         """the bytes of look-ups that were answered before, see `everview.server.pg.at_once`"""
         self.portals: dict[str, Portal] = {}
         self.cursors: dict[str, Cursor] = {}
+        self.lives: dict[int, Live] = {}
+        """its subscriptions"""
+        self.said = ""
+        """its last statement"""
+        self.active = False
+        """whether that is under way"""
         self.explicit = False
         """whether BEGIN has opened the transaction"""
         self.failed = False
@@ -101,6 +109,14 @@ class Client:
     def name(self) -> str:
         """What it is called: the role that it acts as, or what it calls itself if it may do everything."""
         return self.user if self.who.free and not self.who.acts_as else self.who.name
+
+    def visitor(self) -> Visitor:
+        """What others see of it, in `ev.sessions`."""
+
+        def doing() -> tuple[str, str]:
+            return "active" if self.active else "idle in transaction" if self.explicit else "idle", self.said
+
+        return Visitor("pg", lambda: self.name, doing, lambda: [live.listed() for live in list(self.lives.values())])
 
     # the engine
 

@@ -111,6 +111,7 @@ class Connection:
 
     async def _simple(self, text: str) -> None:
         client = self.client
+        client.said, client.active = text, True
         piece_text, start = "", 0
         try:
             pieces = split(text)
@@ -244,6 +245,7 @@ class Connection:
         portal = self._portal(message.portal)
         command = portal.prepared.command
         client.check_open(command)
+        client.said, client.active = command.text, True
         if not command.words:
             self.wire.put(messages.EMPTY_QUERY)
             return
@@ -318,6 +320,7 @@ class Connection:
         self.wire.put(messages.command_complete(answer.tag) if answer.tag else messages.EMPTY_QUERY)
 
     async def _ready(self) -> None:
+        self.client.active = False
         for name, value in self.client.settings.news():
             self.wire.put(messages.parameter_status(name, value))
         self.wire.put(messages.ready(self.client.status))

@@ -171,7 +171,8 @@ class PgListener:
             await wire.drained()
             if self._pump is not None:
                 wire.read_by(self._pump, accepted)
-            await Connection(client).serve()
+            with self.engine.visitors.listed(client.visitor()):
+                await Connection(client).serve()
         except EverviewError as error:
             wire.put(messages.error_response(fields_of(error, "FATAL")))
             wire.flush()

@@ -28,8 +28,9 @@ import re
 import threading
 import time as clock
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -43,6 +44,7 @@ from everview.server.pg.copy_forms import Form, RowsOut
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone
 from everview.server.stamps import stamp_of
+from everview.server.visitors import Followed
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
 from everview.session.reads import concurrent_reads
@@ -53,10 +55,14 @@ from everview.sql.scalar.names import spelled
 from everview.types import BOOL, INT, STR
 
 if TYPE_CHECKING:
+    from everview.server.engine import Engine
     from everview.server.pg.client import Client
     from everview.session.session import Session
     from everview.sql.statements import Statements
     from everview.sql.streams.subscription import Subscription
+    from everview.system.observer import System
+
+T = TypeVar("T")
 
 Row = tuple[Any, ...]
 
@@ -209,10 +215,11 @@ def added_up(batches: list[Batch]) -> Batch:
 class Live(Answer):
     """A subscription, as rows that were not sent yet."""
 
-    def __init__(self, client: Client, wanted: Wanted, columns: list[Column], keys: list[int]) -> None:
+    def __init__(self, client: Client, wanted: Wanted, columns: list[Column], keys: list[int], place: Place) -> None:
         super().__init__("SUBSCRIBE", columns)
         self.client = client
         self.wanted = wanted
+        self.place = place
         self.feed = Feed(asyncio.get_running_loop())
         self.told = 0
         """the last time whose changes were all told"""
@@ -233,8 +240,8 @@ class Live(Answer):
         """Begin: what is there, or what changed since, and from now on what comes. In one piece: nothing is missed, and
         nothing told twice.
         """
-        wanted, work = self.wanted, self.client.work
-        subscription: Subscription = work.inside(session, lambda sql: sql.run(wanted.text), apart=True)
+        wanted = self.wanted
+        subscription: Subscription = self.place.inside(session, lambda sql: sql.run(wanted.text))
         try:
             view: Any = subscription._view
             now = session.time
@@ -256,7 +263,9 @@ class Live(Answer):
             raise
         self._subscription = subscription
         self.reads = getattr(view, "reads", ()) or (relation_of(view).label,)
-        self.stamp = stamp_of(session, self.who, self.reads)
+        if self.place.system is not None:
+            self.reads = ()  # the right to look at ev is one of the role
+        self.stamp = stamp_of(self.client.engine.session, self.who, self.reads)
         if self.who is not None:
             self.client.engine.watched[id(self)] = self
 
@@ -296,6 +305,8 @@ class Live(Answer):
         if self.counted:
             self.counted = False
             self.client.engine.quotas.give_back("subscriptions", self.who)
+            self.client.lives.pop(id(self), None)
+            self.place.leave()
         if self._subscription is not None and not self.client.engine.closing:
             task = asyncio.ensure_future(self._closed())
             _CLOSING.add(task)
@@ -303,7 +314,13 @@ class Live(Answer):
 
     async def _closed(self) -> None:
         with contextlib.suppress(EverviewError):  # the engine is closed already
-            await self.client.engine.run(self.stop)
+            await self.place.engine.run(self.stop)
+
+    def listed(self) -> Followed:
+        """What is followed, up to which time it was sent, and how many have passed since."""
+        inside = _inside(self.wanted)
+        name = "(query)" if inside.startswith("(") else f"ev.{inside}" if self.place.system is not None else inside
+        return name, self.told, self.place.engine.session.time - self.told if self.feed.rows else 0
 
     async def rows(self, timeout: float | None) -> list[Row]:
         """What has come, when something has, or the time is over; nothing more if it has ended."""
@@ -373,7 +390,7 @@ class Live(Answer):
 
     async def _look(self) -> None:
         """How far time has come, all that changed until then told."""
-        now = await self.client.engine.run(_complete)
+        now = await self.place.engine.run(_complete)
         await asyncio.sleep(0)  # what the engine told before is here now
         self._collect()
         if self.feed.rows:
@@ -465,9 +482,14 @@ def _batches(view: Any, since: int) -> list[Batch]:
     ]
 
 
+def _inside(wanted: Wanted) -> str:
+    """The name, or the query in brackets."""
+    return wanted.text.removeprefix("SUBSCRIBE TO ").removesuffix(" WITHOUT SNAPSHOT").strip()
+
+
 def _shape(sql: Statements, wanted: Wanted) -> tuple[list[str], list[Any]]:
     """Names and types of what is subscribed to; nothing is made."""
-    inside = wanted.text.removeprefix("SUBSCRIBE TO ").removesuffix(" WITHOUT SNAPSHOT").strip()
+    inside = _inside(wanted)
     if inside.startswith("("):
         shape = sql.shape(inside[1:-1], lambda node: None)
         if shape is None:
@@ -502,15 +524,55 @@ def _arranged(wanted: Wanted, names: list[str], types: list[Any]) -> tuple[list[
 
 async def columns(client: Client, command: Command) -> list[Column]:
     """The columns that a SUBSCRIBE will give; it is not begun."""
-    wanted = read(command)
-    return _arranged(wanted, *await _looked(client, wanted))[0]
+    wanted, place = await _placed(client, read(command))
+    return _arranged(wanted, *await _looked(client, wanted, place))[0]
 
 
-async def _looked(client: Client, wanted: Wanted) -> tuple[list[str], list[Any]]:
+@dataclass
+class Place:
+    """Where a subscription is served: by the engine of the database, or by that of the schema `ev`."""
+
+    client: Client
+    engine: Engine
+    system: System | None = None
+    followed: bool = False
+
+    def inside(self, session: Session, function: Callable[[Statements], T]) -> T:
+        """Call a function with the SQL of that session; on its engine's thread."""
+        if self.system is not None:
+            return function(self.system.statements)
+        return self.client.work.inside(session, function, apart=True)
+
+    def follow(self) -> None:
+        """What is there is needed."""
+        if self.system is not None:
+            self.followed = True
+            self.client.engine.observer.follow()
+
+    def leave(self) -> None:
+        """It is not any more."""
+        if self.followed:
+            self.followed = False
+            self.client.engine.observer.leave()
+
+
+async def _placed(client: Client, wanted: Wanted) -> tuple[Wanted, Place]:
+    """Where something is served, and what it is there."""
+    observer = client.engine.observer
+    text = await observer.about(wanted.text)
+    if text is None:
+        return wanted, Place(client, client.engine)
+    engine, system = await observer.opened()
+    return replace(wanted, text=text), Place(client, engine, system)
+
+
+async def _looked(client: Client, wanted: Wanted, place: Place) -> tuple[list[str], list[Any]]:
     """The columns of what is wanted."""
+    if place.system is not None:
+        return await place.engine.run(lambda session: place.inside(session, lambda sql: _shape(sql, wanted)))
 
     def look(session: Session) -> tuple[list[str], list[Any]]:
-        shape = lambda: client.work.inside(session, lambda sql: _shape(sql, wanted), apart=True)  # noqa: E731
+        shape = lambda: place.inside(session, lambda sql: _shape(sql, wanted))  # noqa: E731
         return concurrent_reads.looked(core_of(session), shape)
 
     return await client.read(look)
@@ -518,16 +580,18 @@ async def _looked(client: Client, wanted: Wanted) -> tuple[list[str], list[Any]]
 
 async def open_live(client: Client, command: Command) -> Live:
     """Begin a subscription."""
-    wanted = read(command)
+    wanted, place = await _placed(client, read(command))
     if client.inside and client.work.changes:
         raise PgError(
             "E_TRANSACTION", "25001", "what a transaction has changed cannot be subscribed to", "COMMIT first"
         )
-    live = Live(client, wanted, *_arranged(wanted, *await _looked(client, wanted)))
+    live = Live(client, wanted, *_arranged(wanted, *await _looked(client, wanted, place)), place)
     client.engine.quotas.take("subscriptions", live.who)
     live.counted = True
+    client.lives[id(live)] = live
+    place.follow()
     try:
-        await client.follow(live.start)
+        await (client.follow(live.start) if place.system is None else place.engine.run(live.start))
     except BaseException:
         live.close()
         raise

@@ -46,6 +46,23 @@ def _places(statement: reading.Statement) -> list[int]:
     return places if sure else []
 
 
+def _blanked(statement: reading.Statement) -> str:
+    """The text of a statement without the schema's name; everything else keeps its place."""
+    letters, tokens = list(statement.text), statement.tokens
+    for i in _places(statement):
+        for at in range(tokens[i].start, tokens[i + 1].end + 1):
+            letters[at] = " "
+    return "".join(letters)
+
+
+def inside(sql: Statements, text: str) -> str | None:
+    """A statement as the inner session's SQL has it; None if it is not about the session itself."""
+    statement = next(reading.statements(text, lambda: sql.dialect), None)
+    if statement is None or not is_about(sql, statement):
+        return None
+    return _blanked(statement)
+
+
 def _own_quotas(statement: reading.Statement) -> bool:
     """Whether a statement reads `ev.quotas` and nothing else of `ev`."""
     places = _places(statement)
@@ -61,13 +78,7 @@ def _quotas(sql: Statements, statement: reading.Statement) -> Any:
     with acting(None), Session(Core(EmbeddedRuntime(sql.core.interner))) as own:
         if found is not None:
             own.table("quotas", found.columns).insert([r for r in found.rows(sql.core) if r[0] == who.role])
-        text = "".join(
-            " "
-            if any(statement.tokens[i].start <= at <= statement.tokens[i + 1].end for i in _places(statement))
-            else c
-            for at, c in enumerate(statement.text)
-        )
-        answer = type(sql)(own).run(text)
+        answer = type(sql)(own).run(_blanked(statement))
         answer.rows()
         return answer
 
@@ -77,11 +88,7 @@ def run(sql: Statements, statement: reading.Statement) -> Any:
     if _own_quotas(statement) and sql.core.access.acting() is not None:
         return _quotas(sql, statement)
     sql.core.access.may_manage("look at ev", look=True)
-    letters, tokens = list(statement.text), statement.tokens
-    for i in _places(statement):
-        for at in range(tokens[i].start, tokens[i + 1].end + 1):
-            letters[at] = " "
-    text = "".join(letters)
+    text = _blanked(statement)
     inner = next(reading.statements(text, lambda: statement.dialect), None)
     system = doors.system(sql.core)
     system.refresh()

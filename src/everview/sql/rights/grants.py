@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from everview.errors import InputError, did_you_mean
 from everview.language.relation import relation_of
-from everview.session.rights.access import NO_RIGHTS, Access, forbidden
+from everview.session.rights.access import MONITOR, NO_RIGHTS, Access, forbidden
 from everview.session.rights.roles import PRIVILEGES, PUBLIC, Grant, Rights, Role
 from everview.sql.rights import roles
 from everview.sql.text import reading
@@ -205,6 +205,9 @@ def _members(sql: Statements, words: Words, verb: str, before: str, given: list[
     words.end()
     for each in given:
         name = each.lower()
+        if name == MONITOR and name not in access.roles and verb == "GRANT" and not sql.dry:
+            access.may_manage("grant pg_monitor")
+            access.set_role(Role(MONITOR))  # it is there by itself in PostgreSQL: here, once somebody needs it
         if name not in access.roles:
             words.at = 1
             raise words.error(f"there is no role or privilege {each}", did_you_mean(name, access.roles), "E_ROLE")

@@ -109,7 +109,8 @@ def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
     if sql.core.access.acting() is not None:
         return Subscription(sharing.of_query(sql, source), snapshot=snapshot)
     sql.subscriptions += 1
+    while (named := f"(subscription {sql.subscriptions})") in sql.core.catalog.views:  # of another connection
+        sql.subscriptions += 1
     created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source))
-    named = f"(subscription {sql.subscriptions})"
     view = parts.whole(created.expression, source, lambda: create_view(sql, named, created, source))()
     return Subscription(view, snapshot=snapshot, own=True)

@@ -11,23 +11,27 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from everview.codes.declare import data_type
 from everview.language.relation import relation_of
 from everview.server.pg.catalog.granted import RightsPicture, add_policies, add_roles, roles_shown
 from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
 from everview.server.pg.settings import Settings
-from everview.session.core import core_of
+from everview.session.core import Core, core_of
+from everview.session.rights.access import MONITOR
 from everview.session.rights.roles import Role
 from everview.session.table import Table
 from everview.session.view import View
+from everview.sql.answers.observed import SCHEMA
 from everview.sql.ddl import schemas
+from everview.system.relations import LOGGED, PRESENT
 from everview.types import FREE, MOST_DIGITS, DataType
 
 if TYPE_CHECKING:
     from everview.session.session import Session
 
 FIRST_OID = 16384
-PUBLIC, PG_CATALOG, INFORMATION = 2200, 11, 13000
+PUBLIC, PG_CATALOG, INFORMATION, OBSERVED = 2200, 11, 13000, 13999
 OWNER, DATABASE = 10, 5
 _SYSTEM = 12000
 """Numbers of the catalogue's own relations begin here."""
@@ -115,13 +119,27 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
                     RightsPicture.of(core.access, full),
                 )
             )
+    observed = _observed(core)
     enums = tuple((name, t.names) for name, t in sorted(core.types.items()) if t.kind == "enum")
     access = core.access
     functions = tuple(
         f for f in sorted({*catalog.sql_functions, *core.functions}) if access.sees("function", f.lower())
     )
     made = tuple(s for s in schemas.made(core) if access.sees("schema", s))
-    return Picture((schemas.PUBLIC, *made), tuple(found), functions, enums, roles_shown(access))
+    if observed:
+        made = (*made, SCHEMA)
+    return Picture((schemas.PUBLIC, *made), (*found, *observed), functions, enums, roles_shown(access))
+
+
+def _observed(core: Core) -> tuple[RelationPicture, ...]:
+    """The schema `ev`, for those who may look at it; one of that name that somebody has made hides it."""
+    who = core.access.acting()
+    if SCHEMA in schemas.made(core) or (who is not None and MONITOR not in core.access.all_roles(who.name)):
+        return ()
+    return tuple(
+        RelationPicture(SCHEMA, r.name, "r", tuple(ColumnPicture(name, data_type(t)) for name, t in r.columns.items()))
+        for r in (*PRESENT, *LOGGED, *core.attached.get("ev", ()))
+    )
 
 
 def _plan(name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
@@ -179,7 +197,7 @@ def contents(picture: Picture, numbers: Numbers, database: str, user: str) -> Co
     out = Contents()
     spaces = {"pg_catalog": PG_CATALOG, "information_schema": INFORMATION, "public": PUBLIC}
     for name in picture.schemas:
-        spaces.setdefault(name, numbers.of("schema", name))
+        spaces.setdefault(name, OBSERVED if name == SCHEMA else numbers.of("schema", name))
     for name, oid in spaces.items():
         out.pg("pg_namespace", oid=oid, nspname=name, nspowner=OWNER)
         out.info("schemata", catalog_name=database, schema_name=name, schema_owner=user)
