@@ -78,10 +78,10 @@ class Codec:
 
     def encode_few(self, rows: Any) -> list[tuple[int, ...]] | None:
         """Encode a short list of rows as tuples; None for any other input, which is better encoded by columns."""
-        if type(rows) is not list or len(rows) > ONE_BY_ONE_ROWS:
+        if type(rows) is not list or (count := len(rows)) > ONE_BY_ONE_ROWS:
             return None
         try:
-            return [self.encode_row(rows[0])] if len(rows) == 1 else [*map(self.encode_row, rows)]
+            return [self.encode_row(rows[0])] if count == 1 else [*map(self.encode_row, rows)]
         except EverviewError:
             self.encode_rows(rows)  # reports which row it was
             raise

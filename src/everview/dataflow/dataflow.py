@@ -231,7 +231,21 @@ class Dataflow:
         now = self.time + epochs
         make.poke(self.session, x.EXECUTOR_PC, 0)
         self._target = now
-        self._step(self.time, epochs, batcher, rows, self.lender)
+        if self.lender is None and not self.most_words:  # as `_step` does; every single change takes this path
+            self.running = True
+            try:
+                answer = x.step(self.session, self.time, epochs, batcher, rows)
+                if answer != x.ENDED_DONE:
+                    self.attend(answer)
+            except BaseException as error:
+                self._undo_failed(error)
+                raise
+            finally:
+                self.running = False
+                if kernel_interrupts.used:
+                    kernel_interrupts.leave(self)
+        else:
+            self._step(self.time, epochs, batcher, rows, self.lender)
         self.time, self._target = now, None  # both at once: nothing is raised between two assignments
         if self.timed_history is not None:
             self.timed_history.passed(now)
@@ -420,9 +434,7 @@ class Dataflow:
         """Run a step to its end. Wherever Python runs, an interrupt may be raised, even once the step is complete;
         `_committed` tells.
         """
-        self.running = True  # as `enter` does; every single change takes this path
-        if self.most_words:
-            kernel_interrupts.enter(self)
+        self.enter()
         try:
             if lender is None:
                 answer = x.step(self.session, base, epochs, batcher, rows)
@@ -431,16 +443,20 @@ class Dataflow:
             if answer != x.ENDED_DONE:
                 self.attend(answer)
         except BaseException as error:
-            if not self._committed():
-                at = int(make.peek(self.session, x.EXECUTOR_PC))
-                self.abort()
-                if found := located(error, self._operator_at(at)):
-                    raise found from None
+            self._undo_failed(error)
             raise
         finally:
-            self.running = False
-            if kernel_interrupts.used:
-                kernel_interrupts.leave(self)
+            self.leave()
+
+    def _undo_failed(self, error: BaseException) -> None:
+        """After an exception: undo the step unless it is complete, and raise the error with the operator's name if the
+        operator is to blame.
+        """
+        if not self._committed():
+            at = int(make.peek(self.session, x.EXECUTOR_PC))
+            self.abort()
+            if found := located(error, self._operator_at(at)):
+                raise found from None
 
     def _beside_guests(self, lender: Lender, base: int, epochs: int, batcher: int, rows: bytes) -> int:
         """Run a step that others may read beside up to its commit, then commit it.

@@ -46,10 +46,12 @@ NOTICE = 0.1
 
 NOTHING: Replaced = []
 
+missed: list[int] = []
+"""Signals that were deferred and not yet passed on; if there are none and nothing was replaced, `down` does nothing."""
+
 _covered: set[CodeType] = set()
 _opened: set[CodeType] = set()
 _usual: dict[int, Handler] = {}  # the replaced handlers
-_missed: list[int] = []
 _main = threading.main_thread().ident
 _getsignal = _signal.getsignal
 _plain: list[Any] = []  # the handlers of `SIGNALS` as last found by `up`
@@ -119,14 +121,14 @@ def down(replaced: Replaced) -> None:
     """Restore the handlers and raise what arrived meanwhile, unless an enclosing call is covered."""
     for number, handler in replaced:
         _signal.signal(number, handler)
-    if _missed and get_ident() == _main and not _waits(_caller(2)):
+    if missed and get_ident() == _main and not _waits(_caller(2)):
         hear()
 
 
 def hear() -> None:
     """A safe point: pass deferred signals to their handlers, which may raise."""
-    while _missed and get_ident() == _main:
-        number = _missed.pop(0)
+    while missed and get_ident() == _main:
+        number = missed.pop(0)
         handler = _usual.get(number)
         if handler is not None:
             handler(number, _caller(1))
@@ -175,8 +177,8 @@ def behind(handler: Any) -> Any:
 
 def _note(number: int, frame: FrameType | None) -> None:
     if _waits(frame):
-        if number not in _missed:  # several count as one, as in Python itself
-            _missed.append(number)
+        if number not in missed:  # several count as one, as in Python itself
+            missed.append(number)
     elif number in _usual:
         _usual[number](number, frame)
 

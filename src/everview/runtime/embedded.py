@@ -229,7 +229,8 @@ class EmbeddedRuntime:
             pressed = kernel_interrupts.count
             try:
                 if len(transactions) == 1 and (few := _few(transactions[0], before + 1)) is not None:
-                    dataflow.run(1, *few)
+                    batcher, words = few
+                    dataflow.run(1, batcher, words)
                 else:
                     self._share(lambda: _most_rows(transactions))
                     for offset, changes in enumerate(transactions, 1):

@@ -37,7 +37,7 @@ from everview.runtime.base import (
 )
 from everview.runtime.captures import Supposed
 from everview.session.changes.current_rows import current, how_often
-from everview.session.changes.fast_path import commit
+from everview.session.changes.fast_path import commit, commit_alone
 from everview.session.changes.turns import reads, writes
 from everview.session.limits import never_entered
 from everview.session.rights.principal import WHO, doing
@@ -102,15 +102,18 @@ class Transactions:
         codes: Rows = relation.codec.encode_few(rows)
         if codes is None:
             codes = relation.codec.encode(rows)
-        if (
-            staged is not None
-            and self.staged_by == get_ident()
+        if staged is None:
+            if WHO.get() is None and not (core.lock._is_owned() or helpers or visitors):
+                commit_alone(core, ChangeSet(((table, codes, diff),)), self._stage, relation)
+                return
+        elif (
+            self.staged_by == get_ident()
             and not (core.unsettled or core.runtime.backing.read_only)
             and WHO.get() is None
         ):
             staged.append((table, codes, diff))
-        else:
-            self.stage(table, codes, diff)
+            return
+        self.stage(table, codes, diff)
 
     def stage(self, table: Table, rows: Rows, diff: int) -> None:
         """Stage a change in the current transaction, or commit it as a transaction of its own.
@@ -127,14 +130,8 @@ class Transactions:
             staged.append((table, rows, diff))
         elif core.lock._is_owned() or helpers or visitors:
             self._stage_along(table, rows, diff)
-        else:  # as `writes` does; every single change takes this path
-            change = table, rows, diff
-            try:
-                with core.writing, core.lock:
-                    commit(core, ChangeSet((change,)), self._stage, change, relation_of(table))
-            finally:
-                if core.subscriptions.pending:
-                    core.subscriptions.deliver()
+        else:
+            commit_alone(core, ChangeSet(((table, rows, diff),)), self._stage, relation_of(table))
 
     @writes
     def _stage_along(self, table: Table, rows: Rows, diff: int) -> None:
