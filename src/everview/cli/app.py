@@ -21,7 +21,7 @@ TRUST = "Run Python functions stored in the directory. Only do this if you trust
 
 ORDER = (
     *("demo", "sql", "run", "check", "serve", "ls", "explain", "why", "what-if"),
-    *("subscribe", "top", "repair", "doctor", "bench"),
+    *("subscribe", "top", "support", "repair", "doctor", "bench"),
 )
 """The order of commands in `--help`: starting points first."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import everview
+from everview.cli import servers
 from everview.cli.app import TRUST, app
 from everview.cli.places import check_state
 from everview.codes.durations import seconds
@@ -67,43 +68,20 @@ def ls(state: State, trust: Trust = False) -> None:
 
 @app.command()
 def top(
-    state: State,
+    state: Annotated[str, typer.Argument(help="State directory, or a server such as everview://127.0.0.1:8080.")],
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     trust: Trust = False,
+    token: servers.Token = "",
+    certificate: servers.Certificate = "",
 ) -> None:
-    """Show memory by table and view. Says what dropping each would free."""
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.table import Table as Shown
-    from rich.text import Text
+    """Show memory by table and view, and what dropping each would free. Of a server: what it does, and for whom."""
+    from everview.cli import watching
 
-    from everview.session.memory import RIGHT, Memory
-    from everview.sql.shell import live
-
-    def drawn(found: Memory) -> Group:
-        parts: list[Shown | Text] = [Text(f"{state}, time {found['time']}: {found.summary()}")]
-        for heads, rows in found.tables():
-            table = Shown(*heads)
-            for column in table.columns:
-                column.justify = "right" if column.header in RIGHT else "left"
-            for row in rows:
-                table.add_row(*(f"{v:,}" if isinstance(v, int) else Text(v) for v in row))
-            parts.append(table)
-        return Group(*parts)
-
-    console = Console()
+    if servers.is_server(state):
+        watching.server(state, token, certificate, once)
+        return
     with _opened(state, trust) as db:
-        if once or not console.is_terminal:
-            console.print(drawn(db.memory()))
-            return
-        with Live(console=console, auto_refresh=False, screen=True) as screen:
-            while True:
-                screen.update(drawn(db.memory()), refresh=True)
-                live.advance(db, TOP_SECONDS)
-
-
-TOP_SECONDS = 1.0
-"""Refresh interval of `everview top`."""
+        watching.directory(state, db, once)
 
 
 @app.command()

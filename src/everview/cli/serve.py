@@ -15,6 +15,7 @@ import everview
 from everview.cli.app import TRUST, app
 from everview.codes.durations import seconds
 from everview.errors import InputError, did_you_mean
+from everview.server import logs
 from everview.server.settings import Settings, random_token
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def serve(
         str | None,
         typer.Option(help="What the schema ev records: 'steps' (and statements), or 'operators' (their times, too)."),
     ] = None,
+    log_format: Annotated[str | None, typer.Option(help="Form of the log on standard error: 'text' or 'json'.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
     master: Annotated[str | None, typer.Option(help="Run on Spark with this master.")] = None,
     files: Annotated[bool, typer.Option("--files", help="Allow SQL to read and write files on this machine.")] = False,
@@ -78,11 +80,13 @@ def serve(
         "tls_cert": tls_cert, "tls_key": tls_key, "origin": origin or None, "name": name or None, "timeout": timeout,
         "memory": memory, "history": history, "master": master, "files": files or None, "trust": trust or None,
         "jwt_key": None if jwt_key is None else str(jwt_key), "jwt_audience": jwt_audience, "jwt_issuer": jwt_issuer,
-        "log": log,
+        "log": log, "log_format": log_format,
     }  # fmt: skip
     options = _configured(config) | {n: v for n, v in given.items() if v is not None}
     settings = _settings(options)
     settings.check()
+    if "log_format" in options:
+        logs.configure(options["log_format"])
     with _session(options) as session:
         _record(session, options.get("log"))
         asyncio.run(run(session, settings, _show))
@@ -97,7 +101,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "origin": list, "name": list, "timeout": (str, int, float), "memory": (str, int), "history": (str, int),
     "master": str,
     "files": bool, "trust": bool, "jwt_key": str, "jwt_audience": str, "jwt_issuer": str,
-    "log": str,
+    "log": str, "log_format": str,
 }  # fmt: skip
 """Configuration keys and their types."""
 

@@ -19,5 +19,6 @@ Further modules:
 
     settings, identity, jwt, stamps    addresses and authentication
     visitors, observing                who is connected; following the schema `ev`
+    logs, support                      the log as JSON; a support bundle without data
     jobs, fairness, readers, quotas    queued work, fair scheduling, parallel reads, quotas
 """

@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -49,6 +50,9 @@ T = TypeVar("T")
 
 MOST_WAITING = 10_000
 """Maximum queue length; more jobs are refused (E_BUSY) rather than kept until they are useless."""
+
+BOUNDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+"""Seconds by which jobs are counted."""
 
 AGAIN = 0.02
 """Seconds between repeated stop requests: between two session calls they are not noticed."""
@@ -84,6 +88,8 @@ class Engine:
         """number of jobs done"""
         self.seconds = 0.0
         """total time they took"""
+        self.durations = [0] * (len(BOUNDS) + 1)
+        """how many took up to each of `BOUNDS`, and longer"""
         self.quotas = Quotas(self)
         """quotas and usage of each role"""
         self.visitors = Visitors()
@@ -325,6 +331,7 @@ class Engine:
             self._waiting.charge(job.whose, took)
         self.jobs += 1
         self.seconds += took
+        self.durations[bisect_left(BOUNDS, took)] += 1
         if self._rights != core_of(self.session).access.version or time.monotonic() > self._looked + LOOK:
             self._look_at_rights()
         self.loop.call_soon_threadsafe(job.done, answer, error)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from everview.session.core import core_of
 
 if TYPE_CHECKING:
     from everview.session.session import Session
+
+LOG = logging.getLogger("everview.server")
 
 EVERY = 0.5
 """Seconds between clock updates."""
@@ -129,9 +132,11 @@ async def serve(session: Session, settings: Settings, show: Callable[[str], None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, heard, number)
     show("ready")
+    LOG.info("ready, time %d", session.time)
     try:
         await enough.wait()
     finally:
+        LOG.info("closing, time %d", session.time)
         await server.stop()
 
 

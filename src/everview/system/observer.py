@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -106,20 +106,31 @@ class System:
     def refresh(self) -> int:
         """Bring the relations up to date; return how many rows have changed."""
         with self.lock, acting(None):
-            for relation in self._core.attached.get("ev", ()):  # a server may have come since
-                if relation.name not in self._relations:
-                    self.offer(relation)
-            found = self._found()
+            self._complete()
+            found = self._found(self._relations)
             changed = 0
             with self.session.transaction():
                 for name, rows in found.items():
                     changed += self._replace(name, rows)
             return changed
 
+    def present(self, names: Iterable[str] | None) -> Mapping[str, list[tuple[Any, ...]]]:
+        """The current rows of some relations, or of all of them, without bringing the inner session up to date."""
+        with self.lock, acting(None):
+            self._complete()
+            wanted = self._relations if names is None else names
+            return self._found({name: self._relations[name] for name in wanted})
+
+    def _complete(self) -> None:
+        """Offer what has been attached since: a server may have come."""
+        for relation in self._core.attached.get("ev", ()):
+            if relation.name not in self._relations:
+                self.offer(relation)
+
     @reads
-    def _found(self) -> Mapping[str, list[tuple[Any, ...]]]:
+    def _found(self, relations: Mapping[str, Relation]) -> Mapping[str, list[tuple[Any, ...]]]:
         self._core.alive()
-        return {name: list(relation.rows(self._core)) for name, relation in self._relations.items()}
+        return {name: list(relation.rows(self._core)) for name, relation in relations.items()}
 
     def _replace(self, name: str, rows: Rows) -> int:
         now = Counter(rows)

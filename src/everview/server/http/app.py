@@ -19,6 +19,7 @@ from everview.server.http.guard import Guard
 from everview.server.http.sockets import AGAIN_LATER, Socket
 from everview.server.identity import Identity
 from everview.server.settings import Settings
+from everview.server.support import bundle
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>Everview</title>
 <p>This is a server of <b>Everview</b>. It speaks <a href="/openapi.json">HTTP</a> and WebSocket; a module for pages is
@@ -43,6 +44,7 @@ def app(engine: Engine, settings: Settings, incarnation: str) -> Guard:
     def get(path: str, handler: object, *methods: str) -> Route:
         return Route(path, answering(door, handler), methods=list(methods) or ["GET"])  # type: ignore[arg-type]
 
+    figures = metrics.Metrics(guard)
     following = partial(_following, incarnation)
     routes: list[BaseRoute] = [
         get("/", _page),
@@ -50,7 +52,9 @@ def app(engine: Engine, settings: Settings, incarnation: str) -> Guard:
         get("/openapi.json", _document),
         get("/healthz", metrics.health),
         get("/readyz", metrics.readiness),
-        get("/metrics", lambda door, request: metrics.metrics(door, guard, request)),
+        get("/metrics", figures),
+        get("/grafana.json", metrics.dashboard),
+        get("/v1/support", lambda door, request: _support(figures, door, request)),
         get("/v1/sql", statements.sql, "POST"),
         get("/v1/transaction", statements.transaction, "POST"),
         get("/v1/datalog", statements.datalog, "POST"),
@@ -71,6 +75,13 @@ def app(engine: Engine, settings: Settings, incarnation: str) -> Guard:
 
 async def _following(incarnation: str, door: Door, request: Request) -> Response:
     return await events(door, incarnation, request)
+
+
+async def _support(figures: metrics.Metrics, door: Door, request: Request) -> Response:
+    text = await figures.text(door)
+    data = await door.run(request, lambda session: bundle(session, door.settings, text))
+    headers = {"content-disposition": 'attachment; filename="everview-support.zip"'}
+    return Response(data, media_type="application/zip", headers=headers)
 
 
 async def _page(door: Door, request: Request) -> Response:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,8 @@ from everview.server.identity import Identity
 from everview.server.settings import Settings, is_local
 from everview.session.rights.principal import NOBODY, WHO
 from everview.wire.error_records import told
+
+LOG = logging.getLogger("everview.server")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -92,6 +95,7 @@ class Guard:
             who = self.identity.of_password(user, password) if user else self.identity.of_token(token)
         except EverviewError:
             self.refused += 1
+            LOG.info("somebody was refused over HTTP (%d so far)", self.refused)
             raise
         WHO.set(who)
 

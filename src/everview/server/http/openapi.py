@@ -15,6 +15,7 @@ ROWS = {"$ref": "#/components/schemas/Rows"}
 DONE = {"$ref": "#/components/schemas/Done"}
 RELATION = {"$ref": "#/components/schemas/Relation"}
 NAME = {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "a table or view"}
+ZIP = "application/zip"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -83,6 +84,8 @@ def _paths() -> Schema:
         },
         "/healthz": {"get": _read("Whether the process lives", [], DONE)},
         "/readyz": {"get": _read("Whether it takes work", [], DONE)},
+        "/grafana.json": {"get": _read("A dashboard of the figures, for Grafana", [], DONE)},
+        "/v1/support": {"get": {"summary": "A support bundle, without data", "responses": _responses({ZIP: {}})}},
         "/metrics": {"get": _read("Figures, as OpenMetrics", [], TEXT)},
     }
 
