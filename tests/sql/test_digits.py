@@ -76,7 +76,7 @@ def test_columns_as_postgresql(seed: int, shards: int, postgres: Postgres) -> No
 @pytest.mark.parametrize("seed", [1, 2])
 def test_casts_as_postgresql(seed: int, postgres: Postgres) -> None:
     r, db = random.Random(seed), ev.connect()
-    db.sql("CREATE TABLE n (x numeric, f double, s text, i int)")
+    db.sql("CREATE TABLE n (x numeric, f double, s text, i bigint)")
     postgres.run("CREATE TABLE n (x numeric, f double precision, s text, i bigint)")
     agreed = Counter[bool]()
     for _ in range(80):
@@ -127,7 +127,7 @@ def test_python_obeys_the_digits(tmp_path: object) -> None:
         assert caught.value.code == "E_RANGE"
     db.close()
     again = ev.connect(str(tmp_path))
-    assert [str(t) for t in again["t"].schema().values()] == ["decimal(5, 2)?", "int?"]
+    assert [str(t) for t in again["t"].schema().values()] == ["decimal(5, 2)?", "int32?"]
     with pytest.raises(ev.EverviewError):
         again.sql("UPDATE t SET a = a + 1")
     assert sorted(again["t"].rows(), key=str) == [(Decimal("999.99"), 1), (None, 2)]

@@ -7,6 +7,7 @@ In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (t
 Further modules:
 
     straight, buffers, runs    columns that are codes already; Arrow's buffers; stored dictionaries
+    limits    what columns refuse although plans know nothing of it
     packed, frozen, jsons, intervals    values that do not fit 64 bits
     digits, durations    parsing of numbers and durations
 """

@@ -111,8 +111,6 @@ def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -
     has_null = type(None) in kinds
     kinds.discard(type(None))
     quick = _LISTS.get(declared.kind)
-    if declared.width and declared.kind == "int":
-        quick = None
     if quick is None or not kinds <= quick[0] or (has_null and not declared.nullable):
         return _one_by_one(values, declared, interner)
     null = np.array([value is None for value in values], dtype=np.bool_) if has_null else None
@@ -120,8 +118,8 @@ def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -
         codes = quick[1](values, declared, interner, null)
     except _REFUSED:
         return _one_by_one(values, declared, interner)
-    if declared.kind == "decimal" and declared.width:
-        wide = (codes >= 10**declared.width) | (codes <= -(10**declared.width))
+    if declared.kind in ("int", "decimal") and declared.width:
+        wide = _beyond(codes, declared)
         if (wide if null is None else wide & ~null).any():
             return _one_by_one(values, declared, interner)
     _check_reserved(codes, null, declared, interner)
@@ -160,6 +158,14 @@ def _without(codes: Words, null: Mask | None) -> Words:
     if null is not None:
         codes[null] = NULL
     return codes
+
+
+def _beyond(codes: Words, declared: DataType) -> Mask:
+    """Which codes are out of the range of a small int, or of a decimal with few digits."""
+    most = 10**declared.width - 1 if declared.kind == "decimal" else 0
+    low, high = (-most, most) if most else bounds(declared.width)
+    beyond: Mask = (codes < low) | (codes > high)
+    return beyond
 
 
 def _list_ints(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
@@ -258,8 +264,7 @@ def _cast(array: pa.Array, to: pa.DataType, *, safe: bool = True) -> pa.Array:
 def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Words:
     codes: Words = np.array(numbers_of(_cast(array, pa.int64()), np.int64))
     if declared.width:
-        low, high = bounds(declared.width)
-        wrong = (codes < low) | (codes > high)
+        wrong = _beyond(codes, declared)
         if array.null_count:
             wrong &= ~null_mask(array)
         if wrong.any():

@@ -31,7 +31,7 @@ from everview.codes.straight import copied
 from everview.codes.tables import columns_of, is_series, is_table, of_series
 from everview.codes.values import Encode, decoder, encoder, read_by_type
 from everview.errors import EverviewError, InputError, did_you_mean
-from everview.types import NULL, PACKED, DataType
+from everview.types import NULL, PACKED, DataType, bounds
 
 ONE_BY_ONE_ROWS = 24
 """Up to this many rows, row by row is faster than column by column."""
@@ -257,6 +257,10 @@ _QUICK_ENCODE = {
         "c{i} = {null} if c{i} is None else c{i} if type(c{i}) is int and {low} <= c{i} <= {high} and c{i} != {null} "
         "else f{i}(c{i})"
     ),
+    "small": "if type(c{i}) is not int or not {low} <= c{i} <= {high}: c{i} = f{i}(c{i})",
+    "small?": (
+        "c{i} = {null} if c{i} is None else c{i} if type(c{i}) is int and {low} <= c{i} <= {high} else f{i}(c{i})"
+    ),
     "bool": "c{i} = 1 if c{i} is True else 0 if c{i} is False else f{i}(c{i})",
     "bool?": "c{i} = 1 if c{i} is True else 0 if c{i} is False else f{i}(c{i})",
     "date": "c{i} = c{i}.toordinal() - {day} if type(c{i}) is date else f{i}(c{i})",
@@ -276,13 +280,20 @@ _QUICK_ENCODE = {
 
 
 def _quick(declared: DataType) -> str:
+    if declared.kind == "int" and declared.width:
+        return "small?" if declared.nullable else "small"
     return "varchar" if declared.kind == "str" and declared.width else repr(declared)
 
 
+def _numbers(declared: DataType) -> dict[str, int]:
+    """Numbers for the statements of a column: the range of an int, and the room of a text."""
+    low, high = bounds(declared.width if declared.kind == "int" and declared.width else 64)
+    return {"low": low, "high": high, "null": NULL, "day": scalars.UNIX_DAY, "width": declared.width}
+
+
 def _compile_encoder(codec: Codec) -> Callable[[Any], tuple[int, ...]]:
-    numbers = {"low": scalars.LOWEST, "high": scalars.HIGHEST, "null": NULL, "day": scalars.UNIX_DAY}
     statements = [
-        _QUICK_ENCODE.get(_quick(kind), "c{i} = f{i}(c{i})").format(i=i, width=kind.width, **numbers)
+        _QUICK_ENCODE.get(_quick(kind), "c{i} = f{i}(c{i})").format(i=i, **_numbers(kind))
         for i, kind in enumerate(codec.types)
     ]
     codes = _listed(len(codec.types))

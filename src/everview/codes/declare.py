@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from everview.codes.digits import whole_number
 from everview.codes.intervals import Interval
+from everview.codes.limits import INTEGER
 from everview.codes.scalars import DIGITS, shown
 from everview.errors import InputError, did_you_mean
 from everview.types import FREE, MOST_DIGITS, DataType, array, char, enum, mapping, numeric, small_int, struct, varchar
@@ -49,11 +50,12 @@ _NAMES: dict[str, DataType] = {
     "numeric": numeric(FREE),
     **{repr(small_int(bits)): small_int(bits) for bits in (8, 16, 32, -8, -16, -32)},
     "Decimal": DataType("decimal", scale=_DEFAULT_SCALE),
+    "integer": INTEGER,
 }
 
 _ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("text", "string", "varchar", "utf8", "object"), "str"),
-    **dict.fromkeys(("integer", "bigint", "long", "int64"), "int"),
+    **dict.fromkeys(("bigint", "long", "int64"), "int"),
     **dict.fromkeys(("double", "real", "float64", "double precision"), "float"),
     "boolean": "bool",
     "binary": "bytes",

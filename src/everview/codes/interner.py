@@ -234,6 +234,20 @@ class Interner:
         offsets = offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
         return self._add(TAGS[name], frozen(payload), offsets, *validity(values), len(values))
 
+    def encode_packed(self, kind: str, texts: Sequence[str]) -> Words:
+        """The ids of values stored in serialised form, all at once (see `packed_id`).
+
+        >>> interner = Interner()
+        >>> interner.encode_packed("numeric", ['"1"', '"2.5"']).tolist() == [
+        ...     interner.packed_id("numeric", text) for text in ('"1"', '"2.5"')
+        ... ]
+        True
+        """
+        parts = [*map(utf8, texts)]
+        spans = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([*map(len, parts)], out=spans[1:])
+        return self._add(TAGS[kind], np.frombuffer(b"".join(parts), dtype=np.uint8), spans, NO_BYTES, 0, len(parts))
+
     def decode(self, ids: Words, kind: str | DataType = "str") -> pa.Array:
         """Decode ids of one kind into an Arrow array (string or binary; the large variant beyond 2 GB)."""
         name = kind.kind if isinstance(kind, DataType) else kind

@@ -87,7 +87,8 @@ def scalar_encoder(declared: DataType) -> Callable[[Any], int]:
     def small(value: Any) -> int:
         code = encode(value, scale)
         if not low <= code <= high:
-            raise InputError("E_RANGE", f"{shown(value)} does not fit {declared!r}", f"it goes from {low} to {high}")
+            problem = f"{shown(value)} does not fit {declared.optional(False)!r}"
+            raise InputError("E_RANGE", problem, f"it goes from {low} to {high}")
         return code
 
     return small

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Words
-from everview.types import NULL, DataType
+from everview.types import NULL, DataType, bounds
 
 _INT64 = np.dtype(np.int64)
 
@@ -27,7 +27,7 @@ def copied(values: Any, declared: DataType, into: Words) -> bool:
     >>> copied(pa.array([1, None]), INT, codes), copied([1, 2], INT, codes)
     (False, False)
     """
-    if declared.kind != "int" or declared.width:
+    if declared.kind != "int":
         return False
     if type(values) is np.ndarray:
         if values.dtype != _INT64 or values.ndim != 1:
@@ -39,4 +39,7 @@ def copied(values: Any, declared: DataType, into: Words) -> bool:
         if type(values) is not pa.Int64Array or values.null_count or not len(values):
             return False
         into[:] = np.frombuffer(values.buffers()[1], _INT64, len(values), 8 * values.offset)
+    if declared.width:
+        low, high = bounds(declared.width)
+        return not len(into) or (low <= int(into.min()) and int(into.max()) <= high)
     return not (declared.nullable and bool((into == NULL).any()))

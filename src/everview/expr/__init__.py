@@ -12,6 +12,7 @@ In reading order:
     evaluate, string_functions  evaluation in Python, for what the VM cannot do
     row_interpreter, bits       small batches row by row; bits of ints
     python_functions, python_function_types     functions of Python values, and their types
+    numeric_columns        numerics over whole columns
     numeric_functions, text_conversion  numerics, intervals, zones; values in PostgreSQL's text format
     json_functions, array_functions, jsonpath, jsonpath_parser   JSON, arrays, structs and maps
     variance, exact_variance    computed from sums

@@ -34,7 +34,7 @@ from everview.codes.interner import item_tag
 from everview.codes.scalars import article
 from everview.codes.values import decoder, encoder
 from everview.errors import InputError, StoreError, UdfError
-from everview.expr import python_functions
+from everview.expr import numeric_columns, python_functions
 from everview.expr.bits import BITS
 from everview.expr.library import LIBRARY
 from everview.expr.library.signatures import Routine
@@ -215,7 +215,8 @@ class _Evaluation:
 
     def _valued(self, expr: Call, make: python_functions.Maker, rows: Words) -> Words:
         """A function of Python values, called once per distinct combination of arguments."""
-        inner = [compared(expr, a) for a in expr.args]
+        batch = numeric_columns.batch_of(expr) if rows.size >= numeric_columns.MIN_COLUMN_ROWS else None
+        inner = [compared(expr, a) for a in expr.args] if batch is None else list(batch.args)
         args = [self.value(a, rows) for a in inner]
         good = self.errors[rows] == 0
         if expr.op not in python_functions.SEES_NULLS:
@@ -223,7 +224,11 @@ class _Evaluation:
                 good &= codes != NULL
         result = np.full(rows.size, NULL, dtype=np.int64)
         if good.any():
-            result[good], errors = _by_values(expr, make, inner, [codes[good] for codes in args], self.interner)
+            given = [codes[good] for codes in args]
+            if batch is None:
+                result[good], errors = _by_values(expr, make, inner, given, self.interner)
+            else:
+                result[good], errors = batch.run(given, self.interner)
             self.fail(rows[good], errors)
         return result
 

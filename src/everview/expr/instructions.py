@@ -10,7 +10,7 @@ from everview.expr.nodes import Call, Expr
 from everview.expr.program_builder import Context, Handler, KernelCall, Lowering, NeedsPython, Operand, Register
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import DAY_MICROS, HOUR_MICROS, MINUS_ZERO, MINUTE_MICROS, SECOND_MICROS
-from everview.types import INT, INTERNED, NULL, DataType
+from everview.types import INT, INTERNED, NULL, DataType, bounds
 
 
 def _nullable(call: Call) -> bool:
@@ -203,7 +203,19 @@ def _cast_int(lowering: Lowering, call: Call, where: Context) -> Register:
         return lowering.emit_partial(vm.FLOAT_TO_INT, a, 0, where, checked=checked)
     if source.kind == "decimal" and source.scale > 0:
         return lowering.emit(vm.DECIMAL_TO_INT, a, _power(source.scale), checked=checked)
+    if source.kind == "int" and call.type.width not in (0, source.width):
+        _check_range(lowering, a, call.type.width, where, checked)
     return _same_code(source, a)
+
+
+def _check_range(lowering: Lowering, a: Register, bits: int, where: Context, checked: bool) -> None:
+    """Fail for ints that do not fit so many bits (negative: unsigned). The range is centred on zero, as that of a
+    decimal is: x fits if 2x + 1 - 2 * middle is between -2**bits and 2**bits, both excluded.
+    """
+    low, high = bounds(bits)
+    twice = lowering.emit_partial(vm.MUL, a, lowering.constant(2), where, checked=checked)
+    centred = lowering.emit_partial(vm.SUB, twice, lowering.constant(low + high), where, checked=checked)
+    lowering.emit_partial(vm.CHECK_DECIMAL, centred, high - low + 1, where, checked=checked)
 
 
 def _same_code(source: DataType, a: Register) -> Register:

@@ -150,8 +150,8 @@ _CONVERSIONS: dict[tuple[str, str], Callable[[DataType, DataType], Function]] = 
 
 
 def is_small_cast(call: Call) -> bool:
-    """Whether it casts a number to a small int."""
-    return call.op == "cast_int" and bool(call.type.width) and call.type.width != call.args[0].type.width
+    """Whether it casts a number other than an int, whose range the VM checks, to a small int."""
+    return call.op == "cast_int" and bool(call.type.width) and call.args[0].type.kind != "int"
 
 
 def small_cast(call: Call) -> Function:

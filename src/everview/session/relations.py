@@ -7,10 +7,11 @@ operations are in `everview.session.names` (definitions), `changes` and `reads`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from everview.codes.codec import Codec
+from everview.codes.limits import in_plans
 from everview.dataflow.operators import Arrangement, Operator
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -20,11 +21,22 @@ from everview.plan.nodes import Node
 from everview.plan.nodes import Table as TableNode
 from everview.session.changes.subscriber import Subscriber
 from everview.session.names.constraint_rules import Rule
+from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.session.reads.keyed import KeyReader
     from everview.session.table import Table
+
+
+def seen(column: Column) -> Column:
+    """A table's column as expressions see it: without limits on what may be written (`everview.codes.limits`)."""
+    return replace(column, type=in_plans(column.type))
+
+
+def declared_columns(relation: KeptRelation) -> tuple[tuple[str, DataType], ...]:
+    """The columns of a table or view with their limits, as they were declared."""
+    return tuple((c.name, declared) for c, declared in zip(relation.columns, relation.codec.types, strict=True))
 
 
 @dataclass
@@ -46,7 +58,7 @@ class KeptRelation(Relation):
     def __init__(
         self, core: Core, name: str, node: Node, columns: Sequence[Column], parents: Sequence[Collection]
     ) -> None:
-        super().__init__(node, columns, core, label=name, parents=parents)
+        super().__init__(node, [seen(c) for c in columns], core, label=name, parents=parents)
         self.codec = Codec(tuple(c.type for c in columns), tuple(c.name for c in columns), core.interner)
         self.installed_at = 0
         """the time of its creation; earlier times are unknown"""

@@ -13,7 +13,8 @@ from everview.session.changes.turns import reads, writes
 from everview.session.reads import concurrent_reads, keyed
 from everview.session.reads.snapshot import Snapshot, check_time, first_columns, read_key
 from everview.session.reads.subscribable import Subscribable
-from everview.session.relations import TableRelation
+from everview.session.relations import TableRelation, declared_columns
+from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -38,6 +39,16 @@ class Table(Subscribable):
     ) -> None:
         self._core = core
         self._relation = TableRelation(core, name, columns, node, key)
+
+    def schema(self) -> dict[str, DataType]:
+        """Names and declared types of the columns, in order.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> db.table("fruit", {"name": "varchar(9)", "price": float}).schema()
+        {'name': varchar(9), 'price': float}
+        """
+        return dict(declared_columns(self._relation))
 
     # changing
 

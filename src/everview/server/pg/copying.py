@@ -297,7 +297,7 @@ def _into(sql: Statements, wanted: _Copy) -> _Into:
                 "E_NULL", f"{relation_of(table).label}.{column.name} cannot be NULL and is not listed", "list it"
             )
     completed = len(at) < len(relation_of(table).columns) and bool(sql.core.defaults.of(table))
-    types = [relation_of(table).columns[i].type for i in at]
+    types = [relation_of(table).codec.types[i] for i in at]
     return _Into(types, None if completed else relation_of(table).codec, at)
 
 
@@ -323,7 +323,7 @@ def _completed(sql: Statements, table: Table, at: Sequence[int], rows: Any) -> n
     """Rows with the defaults of columns that are not listed."""
     if isinstance(rows, pa.Table):
         codec = Codec(
-            [relation_of(table).columns[i].type for i in at],
+            [relation_of(table).codec.types[i] for i in at],
             [relation_of(table).columns[i].name for i in at],
             sql.core.interner,
         )

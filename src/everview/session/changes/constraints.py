@@ -190,7 +190,7 @@ class Constraints:
         for place, column in zip(at, rule.columns, strict=True):
             if rule.on_delete == SET_DEFAULT:
                 value = self._core.defaults.constant(child, column)
-                changed[place] = encode_value(relation_of(child).columns[place].type, value, self._core.interner)
+                changed[place] = encode_value(relation_of(child).codec.types[place], value, self._core.interner)
             else:
                 changed[place] = NULL
         if rule.on_delete != SET_DEFAULT:

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.codes.arrays import decode_list
 from everview.codes.codec import Codec
+from everview.codes.limits import in_plans
 from everview.codes.repeating import repeated
 from everview.dataflow.operators import Arrangement
 from everview.errors import InputError, PlanError
@@ -41,8 +43,8 @@ from everview.session.names.entries import ColumnsRenamed, Renamed, TableAltered
 from everview.session.names.entry_compaction import places, standing_for
 from everview.session.reads.snapshot import keep_snapshots, read_codes
 from everview.session.reads.subscribable import Subscribable
-from everview.session.relations import Index
-from everview.types import NULL, unlimited
+from everview.session.relations import Index, seen
+from everview.types import NULL, DataType
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -253,8 +255,7 @@ class Altering:
         relation_of(found).columns = tuple(
             _named(c, n) for c, n in zip(relation_of(found).columns, entry.columns, strict=True)
         )
-        types = tuple(c.type for c in relation_of(found).columns)
-        relation_of(found).codec = Codec(types, entry.columns, self._core.interner)
+        relation_of(found).codec = Codec(relation_of(found).codec.types, entry.columns, self._core.interner)
         catalog.changed()
         named = dict(zip(before, entry.columns, strict=True))
         for there in (catalog.comments, catalog.defaults):
@@ -298,27 +299,26 @@ class Altering:
                     f"column {name} of {relation_of(table).label} would be NULL in some rows",
                     "give them values first",
                 )
-            if declared.kind == "str" and declared.width:  # the new column's own rule
-                Codec((declared,), (name,), self._core.interner).encode([(text,) for text in self._texts(codes)])
+            if declared != in_plans(declared):  # the new column's own rule
+                Codec((declared,), (name,), self._core.interner).encode([(v,) for v in self._values(codes, declared)])
         keys = rows[list(entry.key)] if entry.key else rows[:0]
         if entry.key and len(last_of_each(keys)) < rows.shape[1]:
-            node = nodes.Table(entry.id, tuple(unlimited(t) for _, t in entry.columns), entry.key)
+            node = nodes.Table(entry.id, tuple(in_plans(t) for _, t in entry.columns), entry.key)
             shown = type(table)(
                 self._core, relation_of(table).label, [Column(n, t) for n, t in entry.columns], node, entry.key
             )
             raise key_twice(shown, keys)
 
-    def _texts(self, codes: Words) -> list[Any]:
-        """The distinct texts of a column."""
-        interner = self._core.interner
-        return [interner.value(int(code)) for code in np.unique(codes)]
+    def _values(self, codes: Words, declared: DataType) -> list[Any]:
+        """The distinct values of a column."""
+        return decode_list(np.unique(codes), in_plans(declared), self._core.interner)
 
     def _built(self, table: Table, entry: TableAltered, rows: Words) -> Callable[[], None]:
         """Build the altered table and the views over it; return a function that switches to them."""
         relation = relation_of(table)
         core, catalog, runtime = self._core, self._catalog, self._core.runtime
         columns = [Column(name, declared) for name, declared in entry.columns]
-        node = nodes.Table(entry.id, tuple(unlimited(c.type) for c in columns), entry.key)
+        node = nodes.Table(entry.id, tuple(in_plans(c.type) for c in columns), entry.key)
         catalog.next_id = max(catalog.next_id, entry.id + 1)
         order = nodes.keys_first(entry.key, len(columns))
         present = [tuple(row) for row in rows.T.tolist()]
@@ -338,7 +338,7 @@ class Altering:
             self._forget_columns(table, {columns[new].name: relation.columns[old].name for old, new in moved.items()})
             runtime.builder.forget_plans_of(plan_of(table))
             relation.node, relation.id, relation.key = node, entry.id, entry.key
-            relation.columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
+            relation.columns = tuple(_own(table, seen(c), i) for i, c in enumerate(columns))
             relation.codec = Codec(tuple(c.type for c in columns), tuple(c.name for c in columns), core.interner)
             relation.stored_as, relation.more = entry.label, more
             relation.installed_at = core.time

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from everview.codes.declare import data_type
+from everview.codes.limits import written
 from everview.errors import StoreError
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -289,7 +290,7 @@ def encode(entry: Entry, functions: Functions) -> bytes:
     if isinstance(entry, TypeMade):
         header["type"] = repr(entry.type)
     if isinstance(entry, (TableMade, TableAltered)):
-        header["columns"] = [[name, repr(declared)] for name, declared in entry.columns]
+        header["columns"] = [[name, written(declared)] for name, declared in entry.columns]
     if isinstance(entry, (ViewMade, PlanChanged, FollowerMade, TableAltered)):
         parts.append(freeze(entry.node, functions))
         new = list(functions.unwritten())

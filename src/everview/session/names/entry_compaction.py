@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from everview.codes.limits import in_plans
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
@@ -38,7 +39,6 @@ from everview.session.names.entries import (
     ViewDropped,
     ViewMade,
 )
-from everview.types import unlimited
 
 Kept = list[tuple[Entry, bytes]]
 """Entries with their records; the record is empty if the entry was changed here."""
@@ -212,8 +212,8 @@ def places(altered: TableAltered) -> dict[int, int]:
     exprs = _exprs(altered)
     found: dict[int, int] = {}
     for new, expr in enumerate(exprs):
-        declared = altered.columns[new][1]
-        if isinstance(expr, ColumnRef) and expr.type in (declared, declared.optional()):
+        declared = in_plans(altered.columns[new][1])
+        if isinstance(expr, ColumnRef) and in_plans(expr.type) in (declared, declared.optional()):
             found.setdefault(expr.index, new)
     return found
 
@@ -223,7 +223,7 @@ def standing_for(altered: TableAltered) -> dict[plan.Node, plan.Node]:
     NULL there.
     """
     old = _table(altered)
-    new = plan.Table(altered.id, tuple(unlimited(declared) for _, declared in altered.columns), altered.key)
+    new = plan.Table(altered.id, tuple(in_plans(declared) for _, declared in altered.columns), altered.key)
     moved = places(altered)
     exprs: list[Expr] = [
         ColumnRef(declared, moved[i]) if i in moved else Literal(declared, None) for i, declared in enumerate(old.types)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.codes.declare import data_type
+from everview.codes.limits import in_plans
 from everview.errors import InputError, PlanError
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of
@@ -26,8 +27,8 @@ from everview.session.names.arguments import names_of, places_of
 from everview.session.names.entries import TableDropped, TableMade
 from everview.session.names.overview import TRANSIENT
 from everview.session.reads.snapshot import keep_snapshots
+from everview.session.relations import declared_columns
 from everview.session.table import Table
-from everview.types import unlimited
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -61,7 +62,7 @@ class Tables:
         core.access.may_create(name)
         table = self.declare(name, schema, key)
         label = "" if relation_of(table).stored_as == name else relation_of(table).stored_as
-        columns = tuple((c.name, c.type) for c in relation_of(table).columns)
+        columns = declared_columns(relation_of(table))
         with self._definitions.noting(
             table, TableMade(name, columns, relation_of(table).key, relation_of(table).id, label)
         ) as entries:
@@ -98,7 +99,7 @@ class Tables:
     ) -> Table:
         """Create a table with initial `rows` (codes). `label` is the name of its operator if it differs."""
         core, catalog = self._core, self._catalog
-        node = nodes.Table(catalog.next_id, tuple(unlimited(c.type) for c in columns), key)
+        node = nodes.Table(catalog.next_id, tuple(in_plans(c.type) for c in columns), key)
         catalog.next_id += 1
         table = Table(core, name, columns, node, key)
         relation_of(table).stored_as = label or name
@@ -112,7 +113,10 @@ class Tables:
         """An empty copy of another session's table, readable by the same plans."""
         self._catalog.next_id = relation_of(table).id
         return self._build(
-            name, relation_of(table).columns, relation_of(table).key, relation_of(table).arrangement.order
+            name,
+            [Column(n, t) for n, t in declared_columns(relation_of(table))],
+            relation_of(table).key,
+            relation_of(table).arrangement.order,
         )
 
     @reads
@@ -155,12 +159,16 @@ class Tables:
     def _same(self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None) -> Table:
         """A table found on opening, if its declaration matches."""
         relation = relation_of(table)
-        have = [(c.name, c.type) for c in relation.columns]
+        have = declared_columns(relation)
         followers = self._core.clock.followers
         lives = [f.size for f in followers if isinstance(f, ArrivalTTL) and f.owner and f.table is table]
         keys = list(names_of(f"the key of table {relation.label!r}", key))
         if (
-            [(n, data_type(t)) for n, t in schema.items()] != have
+            tuple((n, data_type(t)) for n, t in schema.items())
+            not in (
+                have,
+                tuple((c.name, c.type) for c in relation.columns),
+            )
             or keys != [have[i][0] for i in relation.key]
             or lives != ([] if ttl is None else [ttl])
         ):

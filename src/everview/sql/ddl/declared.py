@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.codes.limits import INTEGER, in_plans
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr
@@ -44,7 +45,7 @@ from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import keywords, parts
 from everview.sql.text.places import Source, has_query, offset_of
-from everview.types import TIMESTAMP, DataType
+from everview.types import INT, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -169,7 +170,7 @@ class Reading:
         self._columns: dict[str, DataType] = {}
         self._kinds: dict[str, exp.DataType] = {}
         if table is not None:
-            self._columns = {c.name: c.type for c in relation_of(table).columns}
+            self._columns = table.schema()
 
     def read(self, items: Sequence[exp.Expr], at: exp.Expr) -> Declared:
         """What a list says; `at` is where it stands."""
@@ -203,7 +204,7 @@ class Reading:
         serial = item.kind.this.name if isinstance(item.kind.this, exp.DataType.Type) else ""
         if serial in SERIALS:
             parts.understood(item.kind)
-            declared = names.data_type(exp.DataType.build("bigint"), self.source).optional(False)
+            declared = INTEGER if serial == "SERIAL" else INT
             least, most = SERIALS[serial]
             made = sequences.of_column(self.sql, self.found, item.name, SequenceMade("", 1, 1, least, most))
             self.found.defaults[item.name] = said(DEFAULT, f"nextval('{made}')")
@@ -342,8 +343,7 @@ class Reading:
                 raise self.source.error_at(at, "E_SYNTAX", what, did_you_mean(said_of, _INCLUDED))
             parts.understood(option)
         everything = everything or "ALL" in included
-        for each in relation_of(like).columns:
-            self.found.schema[each.name] = each.type
+        self.found.schema |= like.schema()
         had = {c: t for (n, c), t in self.sql.core.catalog.defaults.items() if n == relation_of(like).label}
         for column, text in had.items():
             is_default = text.startswith(DEFAULT) and (everything or "DEFAULTS" in included)
@@ -427,7 +427,8 @@ class Reading:
     def _scope(self, columns: dict[str, DataType] | None = None) -> Scalars:
         columns = self._columns if columns is None else columns
         last = self.found.label.rpartition(".")[2]
-        relation = Relation(plan.Table(-1, tuple(columns.values())), tuple(Field(c, last) for c in columns))
+        types = tuple(map(in_plans, columns.values()))
+        relation = Relation(plan.Table(-1, types), tuple(Field(c, last) for c in columns))
         return Scalars(Compiler(self.sql.session, self.source, standing=True), Scope(relation, self.source), {})
 
     def _check(self, name: str | None, node: exp.Expr) -> None:
@@ -535,7 +536,7 @@ class Reading:
         raise self.source.error(node, "E_NO_KEY", what, "declare it UNIQUE, or refer to the key")
 
     def _same_type(self, mine: str, here: DataType, theirs: str, there: DataType, node: exp.Expr) -> None:
-        if here.optional() != there.optional():
+        if in_plans(here).optional() != in_plans(there).optional():
             what = f"{mine} is {here!r}, {theirs} is {there!r}"
             raise self.source.error(node, "E_TYPE", what, "give both columns the same type")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from everview.codes.limits import in_plans
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
@@ -332,7 +333,7 @@ def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Sour
         if months or microseconds <= 0:
             raise source.refuse(given, "a time to live is some days, hours, minutes or seconds")
         return dt.timedelta(microseconds=microseconds)
-    relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
+    relation = Relation(plan.Table(-1, tuple(map(in_plans, schema.values()))), tuple(map(Field, schema)))
     bound = Scalars(Compiler(sql.session, source, standing=True), Scope(relation, source), {}).bind(given)
     if bound.type.kind not in ("date", "timestamp", "timestamptz"):
         raise source.error(given, "E_TYPE", f"a time to live is an interval or a timestamp, not {bound.type!r}")

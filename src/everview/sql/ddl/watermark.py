@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from everview.codes.limits import in_plans
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
@@ -32,7 +33,7 @@ def declared(session: Session, note: WatermarkNote, schema: dict[str, Any], sour
         raise source.error_at(
             note.start, "E_COLUMN", f"the table has no column {note.column}", did_you_mean(note.column, have)
         )
-    relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
+    relation = Relation(plan.Table(-1, tuple(map(in_plans, schema.values()))), tuple(map(Field, schema)))
     inner = Source(note.text, dialect=source.dialect, zone=source.zone)
     select = reading.parsed(inner)
     wanted: exp.Expr = select.expressions[0]

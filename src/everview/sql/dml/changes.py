@@ -25,7 +25,7 @@ from everview.session.rights.principal import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Result, Row, coded
 from everview.sql.ddl import schemas
-from everview.sql.dml import missing, obeying, own_changes
+from everview.sql.dml import code_inserts, missing, obeying, own_changes
 from everview.sql.dml.affected import Returning
 from everview.sql.dml.conflicts import DoNothing, DoUpdate
 from everview.sql.rights import row_checks
@@ -61,6 +61,10 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
         at, rows = [], _one_empty
     else:
         at, rows = _given(sql, node, table, at, source, listed is None)
+    whole = at == [*range(len(relation_of(table).columns))] and not relation_of(table).key
+    if isinstance(rows, Asked) and whole and conflict == "error" and not returning.outputs:
+        asked = rows
+        return lambda: _insert_codes(sql, table, asked)
 
     def change() -> list[Row]:
         full = missing.completed(sql, table, at, rows())
@@ -79,6 +83,32 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
         return [*fresh, *changed]
 
     return lambda: done(sql, change, returning)
+
+
+class Asked:
+    """The rows of a query, as values or as codes."""
+
+    def __init__(self, sql: Statements, query: Query, compiler: Compiler) -> None:
+        self._sql, self._query, self._compiler = sql, query, compiler
+
+    def answer(self) -> Result:
+        return self._sql.answer(self._query, self._compiler)
+
+    def __call__(self) -> list[Row]:
+        return self.answer().rows()
+
+
+def _insert_codes(sql: Statements, table: Table, asked: Asked) -> None:
+    """Insert the rows of a query into all columns of a table, without decoding them if that is not needed."""
+    answer = asked.answer()
+    sql.affected = len(answer)
+    if not sql.affected:
+        return
+    codec, codes = coded(answer)
+    if code_inserts.fit(codes, codec.types, relation_of(table).codec.types):
+        sql.core.transactions.stage(table, codes, 1)
+    else:
+        insert_rows(sql, table, answer.rows(), "error")
 
 
 def _one_empty() -> list[Row]:
@@ -113,7 +143,7 @@ def _given(
     check_width(len(query.names), table, at, node, source)
     missing.refuse_given(sql, table, at, node, source)
     given = fitted(query, table, at, node, source)
-    return at, lambda: sql.answer(given, compiler).rows()
+    return at, Asked(sql, given, compiler)
 
 
 def _width(node: exp.Expr, most: int) -> int:

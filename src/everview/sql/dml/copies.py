@@ -184,7 +184,7 @@ def _files(words: Words, path: str, options: _Options) -> Files:
 def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
     """Insert all rows of a file, in one transaction."""
     table = _table(sql, words, what)
-    columns = {c.name: c.type for c in relation_of(table).columns}
+    columns = table.schema()
     names = [_column(words, table, column) for column in what.columns] or list(columns)
     defaults = sql.core.defaults.of(table).keys() - {*names}
     for column, declared in columns.items():

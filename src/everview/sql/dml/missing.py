@@ -7,6 +7,7 @@ except for volatile functions (`everview.sql.dml.volatile`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
+from everview.codes.limits import in_plans
 from everview.errors import InputError, PlanError
 from everview.expr import common_types, functions
 from everview.expr.evaluate import ERRORS, evaluate
@@ -45,8 +47,11 @@ class NotGiven:
 NOT_GIVEN = NotGiven()
 
 
-def fitted(value: Expr, target: DataType, at: exp.Expr, source: Source, what: str = "the column") -> Expr:
-    """A value converted to a column: quoted constants are parsed, numbers widened."""
+def fitted(value: Expr, declared: DataType, at: exp.Expr, source: Source, what: str = "the column") -> Expr:
+    """A value converted to a column: quoted constants are parsed, numbers widened. Limits of the column are checked
+    where its rows are written, which names the row.
+    """
+    target = replace(declared, names=(), width=0) if declared.kind == "int" else in_plans(declared)
     if isinstance(value, Constant):
         if value.value is None:
             return Constant(target.optional(), None)

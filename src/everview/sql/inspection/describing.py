@@ -45,8 +45,8 @@ def named(sql: Statements, name: str) -> Result:
     found = sql.session[name]
     key = [relation_of(found).columns[k].name for k in relation_of(found).key] if isinstance(found, Table) else []
     shown = sql.core.access.shown(name)
-    columns = [c for c in relation_of(found).columns if shown is None or c.name in shown]
-    listed = _listed(sql, [c.name for c in columns], [c.type for c in columns], key)
+    columns = {n: t for n, t in found.schema().items() if shown is None or n in shown}
+    listed = _listed(sql, [*columns], [*columns.values()], key)
     comments = sql.core.catalog.comments.items()
     said = {c: text for (n, c), text in comments if n == name and (not c or shown is None or c in shown)}
     return _with_comments(sql, listed, said) if said else listed

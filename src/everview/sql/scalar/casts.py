@@ -13,7 +13,7 @@ from everview.sql.answers.parameters import Learned
 from everview.sql.scalar import calls, constants, names, zones
 from everview.sql.scalar.forms import Forms
 from everview.sql.text.places import SqlError
-from everview.types import DATE, FLOAT, INT, STR, DataType
+from everview.types import DATE, FLOAT, INT, STR, DataType, small_int
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -54,7 +54,7 @@ def on_cast(scalars: Scalars, node: exp.Cast) -> Expr:
     is_number = value.type.kind in common_types.NUMBERS and not constants.is_null(value)
     if is_number and target.kind in ("timestamp", "timestamptz", "date"):
         return _moment_of_number(scalars, value, target, node)
-    return _cut(scalars, cast_to(scalars, value, target), node.to)
+    return _limited(scalars, cast_to(scalars, value, target), node.to)
 
 
 def on_trycast(scalars: Scalars, node: exp.TryCast) -> Expr:
@@ -113,6 +113,19 @@ def _moment_of_number(scalars: Scalars, value: Expr, target: DataType, node: exp
         hint = "use to_timestamp(seconds)" if target.kind != "date" else "add days to a date: date '1970-01-01' + n"
         raise scalars.source.error(node, "E_TYPE", f"a number cannot be cast to {target.optional(False)!r}", hint)
     return calls.called("epoch_to_timestamp", [functions.cast(value, FLOAT)], node, scalars)
+
+
+def _limited(scalars: Scalars, value: Expr, kind: exp.DataType) -> Expr:
+    """A value within the limits of the type that it is cast to: an int of 32 bits, or n letters of a text."""
+    if not names.is_integer(kind, scalars.source) or value.type.kind != "int":
+        return _cut(scalars, value, kind)
+    if value.type.width and abs(value.type.width) < INTEGER_BITS:
+        return value
+    narrow = functions.cast(value, small_int(INTEGER_BITS))
+    return constants.folded(functions.cast(narrow, INT), scalars.compiler.interner)
+
+
+INTEGER_BITS = 32
 
 
 def _cut(scalars: Scalars, value: Expr, kind: exp.DataType) -> Expr:

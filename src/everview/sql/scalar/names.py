@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from sqlglot import exp
 
 from everview.codes.digits import whole_number
+from everview.codes.limits import INTEGER
 from everview.errors import closest
 from everview.sql.text.places import Source
 from everview.types import (
@@ -111,14 +112,26 @@ def _char(kind: exp.DataType, source: Source) -> DataType:
 
 
 def column_type(kind: exp.DataType, source: Source) -> DataType:
-    """The type of a table's column: a varchar(n) is limited to n characters, except in DuckDB and SQLite."""
+    """The type of a table's column: an int is limited to 32 bits, and a varchar(n) to n characters where the dialect
+    has such limits."""
     found = data_type(kind, source)
+    if is_integer(kind, source):
+        return INTEGER
     letters = most_letters(kind)
     if letters is None or source.dialect in ("duckdb", "sqlite"):
         return found
     if letters > MOST_LETTERS:
         raise source.error(kind, "E_RANGE", f"a varchar has {MOST_LETTERS} letters at most", "text has no limit")
     return varchar(letters)
+
+
+WIDE_INTS = ("sqlite", "bigquery", "snowflake", "oracle")
+"""Dialects in which `int` has 64 bits or more"""
+
+
+def is_integer(kind: exp.DataType, source: Source) -> bool:
+    """Whether a type is an int of 32 bits."""
+    return kind.this == _T.INT and source.dialect not in WIDE_INTS
 
 
 def _varchar(kind: exp.DataType, source: Source) -> DataType:

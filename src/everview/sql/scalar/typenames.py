@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from everview.types import FREE, MOST_DIGITS, DataType
 
-_NAMES = {"int": "int", "float": "double", "str": "text", "bytes": "bytea", "bool": "boolean", "json": "jsonb"}
+_NAMES = {"int": "bigint", "float": "double", "str": "text", "bytes": "bytea", "bool": "boolean", "json": "jsonb"}
 
 
-_INTS = {8: "tinyint", 16: "smallint", 32: "int4", -8: "utinyint", -16: "usmallint", -32: "uinteger"}
+_INTS = {8: "tinyint", 16: "smallint", 32: "int", -8: "utinyint", -16: "usmallint", -32: "uinteger"}
 
 
 def sql_name(declared: DataType) -> str:

@@ -18,6 +18,7 @@ from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
 from everview.server.pg.settings import Settings
 from everview.session.core import Core, core_of
+from everview.session.relations import declared_columns
 from everview.session.rights.access import MONITOR
 from everview.session.rights.roles import Role
 from everview.session.table import Table
@@ -97,9 +98,9 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
             schema, _, name = full.rpartition(".")
             shown = core.access.shown(full)
             columns = tuple(
-                ColumnPicture(c.name, c.type, catalog.comments.get((full, c.name), ""))
-                for c in relation_of(one).columns
-                if shown is None or c.name in shown
+                ColumnPicture(column, declared, catalog.comments.get((full, column), ""))
+                for column, declared in declared_columns(relation_of(one))
+                if shown is None or column in shown
             )
             listed = indexes.get(relation_of(one).label, []) if shown is None else []
             if isinstance(one, Table) and relation_of(one).key and shown is None:
