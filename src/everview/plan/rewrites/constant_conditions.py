@@ -41,7 +41,7 @@ def without_constants(node: plan.Node, arranged: Container[plan.Node] = ()) -> p
 
 def _changed(node: plan.Node) -> plan.Node:
     if isinstance(node, plan.Filter):
-        parts = [p for p in (folded(c) for c in conjuncts(node.predicate)) if p != TRUE]
+        parts = [p for p in (folded(c) for c in conjuncts(node.predicate)) if not _is(p, TRUE)]
         if any(isinstance(p, Literal) for p in parts):  # false or NULL
             return empty(node.types)
         if is_empty(node.child) or not parts:
@@ -78,7 +78,7 @@ def folded(expr: Expr) -> Expr:
     if expr.op == "not":
         (a,) = (folded(a) for a in expr.args)
         if isinstance(a, Literal):
-            return Literal(expr.type, None if a.value is None else not a.value)
+            return a if a.value is None else FALSE if a.value else TRUE
         return expr if a == expr.args[0] else Call(expr.type, "not", (a,))
     if expr.op in STRICT and any(isinstance(a, Literal) and a.value is None for a in expr.args):
         others = [a for a in expr.args if not isinstance(a, Literal)]
