@@ -51,7 +51,7 @@ def test_every_type_in_binary(fresh: Running) -> None:
 
     async def conversation(db: Any) -> None:
         await db.execute(
-            "CREATE TABLE every (i int, s smallint, f double, b boolean, t text, y bytea, d date, ts timestamp, "
+            "CREATE TABLE every (i bigint, s smallint, f double, b boolean, t text, y bytea, d date, ts timestamp, "
             "tz timestamptz, tm time, n numeric(30, 5), g decimal(12, 3), iv interval, u uuid, "
             "j jsonb, a int[], ta text[])"
         )

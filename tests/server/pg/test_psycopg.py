@@ -32,7 +32,7 @@ def test_rows_and_types_come_as_python_has_them(fresh: Running) -> None:
 def test_every_type_goes_both_ways(fresh: Running, binary: bool) -> None:
     with connect(fresh) as db:
         db.execute(
-            "CREATE TABLE every (i int, s smallint, f double, b boolean, t text, y bytea, d date, ts timestamp, "
+            "CREATE TABLE every (i bigint, s smallint, f double, b boolean, t text, y bytea, d date, ts timestamp, "
             "tz timestamptz, tm time, n numeric(30, 5), g decimal(12, 3), iv interval, u uuid, "
             "j jsonb, a int[], ta text[])"
         )

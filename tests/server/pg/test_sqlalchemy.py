@@ -42,7 +42,7 @@ def test_reflection(engine: Any) -> None:
     assert inspector.get_materialized_view_names() == []
     columns = {c["name"]: (str(c["type"]), c["nullable"]) for c in inspector.get_columns("sale")}
     assert columns == {
-        "id": ("BIGINT", False), "shop": ("TEXT", False), "amount": ("NUMERIC(10, 2)", True), "day": ("DATE", True),
+        "id": ("INTEGER", False), "shop": ("TEXT", False), "amount": ("NUMERIC(10, 2)", True), "day": ("DATE", True),
         "at": ("TIMESTAMP", True), "ok": ("BOOLEAN", True), "w": ("DOUBLE PRECISION", True),
     }  # fmt: skip
     key = inspector.get_pk_constraint("sale")
