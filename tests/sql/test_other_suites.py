@@ -278,7 +278,8 @@ def test_now_is_read_once_in_a_statement(db: Session) -> None:
         ("SELECT 'nan'::numeric", "E_TYPE", "'nan' is not a valid numeric"),
         ("SELECT a::timestamp FROM i", "E_TYPE", "a number cannot be cast to timestamp"),
         ("SELECT a::date FROM i", "E_TYPE", "a number cannot be cast to date"),
-        ("SELECT count(*) FROM m GROUP BY HOP(at, INTERVAL '1' HOUR, INTERVAL '2' HOUR)", "E_UNSUPPORTED", "in FROM"),
+        ("SELECT HOP_END(at, INTERVAL '1' HOUR, INTERVAL '2' HOUR) FROM m", "E_UNSUPPORTED", "not grouped by this HOP"),
+        ("SELECT count(*) FROM m GROUP BY HOP(at, INTERVAL '1' HOUR)", "E_ARITY", "in GROUP BY: HOP"),
         (
             "SELECT * FROM TABLE(TUMBLE(DATA => TABLE m, SIZE => INTERVAL '1' DAY, TIMECOL => DESCRIPTOR(at)))",
             "E_SYNTAX",

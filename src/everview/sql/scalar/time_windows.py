@@ -5,7 +5,7 @@
 
 TUMBLE(ts, size [, offset]) is the start of a row's window, and an ordinary grouping key. TUMBLE_START is the same;
 TUMBLE_END is one window size later. HOP and SESSION put a row into several windows, or into one that depends on other
-rows: those are functions in FROM (`everview.sql.select.stream_windows`).
+rows: those change the rows that are grouped (`everview.sql.select.stream_windows`).
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def again(given: Expr, bound: Expr) -> Expr:
 
 
 def refused(node: exp.Anonymous, scalars: Scalars) -> SqlError:
-    """The error of HOP and SESSION outside FROM."""
+    """The error of HOP, SESSION and their bounds where the query is not grouped by the same window."""
     name = IN_FROM[node.name.lower()].replace(SESSION, "session").upper()
-    hint = f"FROM {name}(t, ts, ...), and group by window_start and window_end"
-    return scalars.source.refuse(node, f"{name} stands in FROM, not in GROUP BY", hint)
+    hint = f"GROUP BY {name}(ts, ...) with these arguments has {name}_START; FROM {name}(t, ts, ...) has window_start"
+    return scalars.source.refuse(node, f"the query is not grouped by this {name}", hint)
 
 
 def length(node: exp.Expr, scalars: Scalars) -> int:

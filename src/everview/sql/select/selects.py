@@ -16,6 +16,7 @@ from everview.sql.select import (
     limits,
     outer_aggregates,
     outputs,
+    stream_windows,
     table_functions,
 )
 from everview.sql.select.conditions import conjuncts
@@ -63,6 +64,7 @@ def bound(compiler: Compiler, select: exp.Select, env: Env, outer: Outer | None)
         compiler.subqueries(scope, env).keep_where(part)
     context = len(outer.positions) if outer is not None else 0
     gives_rows = _unfold(compiler, select, scope, env)
+    stream_windows.group(compiler, select, scope, env, context)
     _narrow_for_windows(select, scope, context)
     below = Scalars(compiler, scope, env)
     scalars, one = _grouped(compiler, select, below, context, clause.keys)

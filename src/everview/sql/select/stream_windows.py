@@ -9,6 +9,9 @@ Each returns the columns of `t`, then `window_start` and `window_end` (exclusive
 by the offset. A row whose time is NULL is in no window. None of this needs special operators: tumbling is arithmetic,
 hops and cumulated windows are a join with their numbers, and sessions are window functions (a change recomputes the
 sessions of its key).
+
+HOP, CUMULATE and SESSION stand in GROUP BY too, without the table (`group`); TUMBLE there is an expression of a row
+(`everview.sql.scalar.time_windows`).
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from everview.sql.scalar.scalars import Scalars
 from everview.sql.scalar.time_windows import again, begin, length, moved, offset, plain, steps
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.select.table_functions import TableCall
+from everview.sql.text import parts
+from everview.sql.text.notes import SESSION
 from everview.types import INT
 
 if TYPE_CHECKING:
@@ -54,6 +59,49 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     node = table.node
     if moment.type.nullable:
         node = Filter(node, call("is_not_null", moment))
+    made = _windowed(compiler, node, given, call_, scalars)
+    return Relation(made, (*table.fields, Field("window_start"), Field("window_end")))
+
+
+def group(compiler: Compiler, select: exp.Select, scope: Scope, env: Env, context: int) -> None:
+    """GROUP BY HOP(ts, slide, size), CUMULATE or SESSION(ts, gap), as in Flink: every row of the query with its
+    windows, grouped by their starts and ends, which are HOP_START(ts, slide, size) and HOP_END. A session is of the
+    other keys.
+    """
+    clause = select.args.get("group")
+    if clause is None:
+        return
+    calls = [k for k in clause.expressions if isinstance(k, exp.Anonymous) and k.name.lower() in IN_GROUPS]
+    if not calls:
+        return
+    at, *more = calls
+    if more:
+        raise compiler.source.refuse(more[0], "a query is grouped by one kind of window", "use a derived table")
+    name = IN_GROUPS[at.name.lower()]
+    if context and name == "session":
+        raise compiler.source.refuse(at, "SESSION stands in FROM in a correlated subquery")
+    others = [k for k in clause.expressions if k is not at] if name == "session" else []
+    low, high = _ARITY[name]
+    if not low <= len(at.expressions) + 1 <= (3 if others or name == "session" else high):
+        raise compiler.source.error(at, "E_ARITY", f"in GROUP BY: {_SYNTAX[name].replace('table, ', '')}")
+    scalars = Scalars(compiler, scope, env)
+    call_ = TableCall(at, name, [at, *at.expressions, *others])
+    given = scalars.bind(at.expressions[0])
+    moment = plain(given, at.expressions[0], scalars)
+    if moment.type.nullable:
+        scope.keep(call("is_not_null", moment))
+    windows = scope.append(_windowed(compiler, scope.relation.node, given, call_, scalars))[-2:]
+    keys = [exp.Anonymous(this=f"{name}_{bound}", expressions=at.expressions) for bound in ("start", "end")]
+    for key, column in zip(keys, windows, strict=True):
+        for node in (key, *(n for n in select.find_all(exp.Anonymous) if n == key)):
+            scope.placed[id(node)] = column
+            parts.understood(node)
+    clause.set("expressions", [each for k in clause.expressions for each in (keys if k is at else [k])])
+
+
+def _windowed(compiler: Compiler, node: Node, given: Expr, call_: TableCall, scalars: Scalars) -> Node:
+    """Rows with the windows of their time; only the closed ones of a view that says so."""
+    moment = plain(given, call_.args[1], scalars)
     made, ends = _KINDS[call_.name](node, moment, call_, scalars)
     if compiler.standing and compiler.source.notes.emit_at is not None:
         compiler.emitted = True
@@ -61,7 +109,7 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     if given.type.kind == "timestamptz":
         *columns, start, end = joins.refs(made.types)
         made = Project(made, (*columns, again(given, start), again(given, end)))
-    return Relation(made, (*table.fields, Field("window_start"), Field("window_end")))
+    return made
 
 
 def _table(compiler: Compiler, node: exp.Expr, env: Env) -> Relation:
@@ -156,6 +204,8 @@ _KINDS: dict[str, Callable[[Node, Expr, TableCall, Scalars], Made]] = {
     "session": _session,
 }
 NAMES = frozenset(_KINDS)
+IN_GROUPS = {"hop": "hop", "cumulate": "cumulate", "session": "session", SESSION: "session"}
+"""Windows in GROUP BY that are not an expression of their row, by the names that are read there."""
 _ARITY = {"tumble": (3, 4), "hop": (4, 5), "cumulate": (4, 5), "session": (3, 40)}
 _SYNTAX = {
     "tumble": "TUMBLE(table, time, size [, offset])",
