@@ -21,7 +21,7 @@ from everview.session.names.plan_preparation import by_another_plan
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 spellings = importlib.import_module("spellings")
 
-SAID = {"scc edges": "rewrite trimming: "}
+SAID = {"scc edges": "rewrite trimming: ", "scc": "loop: components"}
 """What `explain` says of a question's loops, if not that they are trees."""
 
 ALL = [(question, name) for question, ways in spellings.PLAIN.items() for name in ways]

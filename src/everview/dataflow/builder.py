@@ -35,7 +35,7 @@ from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.plan.deep_recursion import Staged
-from everview.plan.frontier import Frontier
+from everview.plan.frontier import Frontier, StrongLabels
 from everview.plan.hot_keys import Hot, HotDecision, HotJoin, with_hot_keys
 from everview.plan.monotone import LoopDecision, as_trees
 from everview.plan.multiway import ASKED, Choice, Decision, planned
@@ -45,6 +45,7 @@ from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.prune import prune
 from everview.plan.rewrites import AFTER, BEFORE, Simplification, simplified
 from everview.plan.selection import selected
+from everview.plan.strong import by_search
 from everview.plan.windows import Window
 
 Key = tuple[plan.Node, tuple[int, ...]]
@@ -119,6 +120,9 @@ class Builder:
         simpler: list[Simplification] = []
         if choice != "verbatim":
             node, simpler = simplified(node, self.installed, BEFORE)
+        strong: list[LoopDecision] = []
+        if refused is None:
+            node, strong = by_search(node, self.installed)
         pruned = prune(node, self.installed, self, whole)
         narrower: list[LoopDecision] = []
         if not as_written:
@@ -136,7 +140,7 @@ class Builder:
         split: list[HotDecision] = []
         if hot and choice != "verbatim":
             found, split = with_hot_keys(found, hot, self.installed)
-        return found, [*simpler, *narrower, *loops, *joins, *split]
+        return found, [*simpler, *narrower, *strong, *loops, *joins, *split]
 
     def install(
         self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None, hot: Hot = ()
@@ -439,6 +443,7 @@ _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
     plan.Variable: loops.variable,
     plan.LoopResult: loops.result,
     Frontier: frontier.frontier,
+    StrongLabels: frontier.strong_labels,
     Labelled: provenance.labelled,
     Sent: pre_aggregation.sent,
     HotJoin: joins.join,

@@ -21,8 +21,11 @@ from everview.kernels.frontier import history as history_k
 from everview.kernels.frontier import meeting as meeting_k
 from everview.kernels.frontier import pairs as pairs_k
 from everview.kernels.frontier import trees as trees_k
+from everview.kernels.frontier import undoing as undoing_k
+from everview.kernels.strong import component as component_k
+from everview.kernels.strong import components as components_k
 from everview.plan import nodes as plan
-from everview.plan.frontier import Frontier, Rule
+from everview.plan.frontier import Frontier, Rule, StrongLabels
 from everview.types import NULL
 
 if TYPE_CHECKING:
@@ -183,6 +186,60 @@ class Pairs(FrontierOperator):
         dataflow.add(self)
 
 
+class Components(Operator):
+    """The least label of each strong component, maintained by searches."""
+
+    kind = "components"
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        node: StrongLabels,
+        start: Arrangement,
+        edges: tuple[Arrangement, Arrangement],
+        label: str,
+    ) -> None:
+        super().__init__(dataflow, dataflow.root, 2, label)
+        self.spread = HASH_BY_FIRST
+        self.trace = Trace(dataflow, dataflow.root, 2)
+        self.inputs = [start.operator, *(a.operator for a in edges)]
+        self.spec = (node.near, node.far, node.node, node.value)
+        words = [0] * component_k.STRONG_WORDS
+        _common(self, words)
+        words[forest_k.FOREST_FORM] = forest_k.FORM_OTHER
+        words[undoing_k.OTHER_UNDO] = component_k.undo_components.address
+        words[undoing_k.OTHER_FORGET] = component_k.forget_components.address
+        words[forest_k.FOREST_RULES] = self.block(_rule(Rule(0, node.near, node.far, "same"), edges, 0))
+        words[forest_k.FOREST_NRULES] = 1
+        words[forest_k.FOREST_START] = start.trace.address
+        words[forest_k.FOREST_START_VALUE] = 1
+        words[forest_k.FOREST_OUTPUT] = self.trace.address
+        words[forest_k.FOREST_FRESH] = 1
+        words[forest_k.FOREST_KEY] = self.block([0])
+        words[forest_k.FOREST_NODE] = self.block([0, 0])
+        words[forest_k.FOREST_OUT_MAP] = self.block([forest_k.VERTEX_NODE, forest_k.VERTEX_VALUE])
+        self.context = self.forest = self.block(words)
+        dataflow.add(self)
+
+    def instructions(self) -> list[Instruction]:
+        return [(components_k.keep_components.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, forest_k.FOREST_STREAM, address)
+
+    def settled(self) -> None:
+        make.poke(self.context, forest_k.FOREST_FRESH, 0)
+
+    def measure(self) -> tuple[int, int, int]:
+        batches, updates, size = super().measure()
+        return batches, updates, size + int(components_k.about_components(components_k.COMPONENTS_BYTES, self.context))
+
+    def _free(self) -> None:
+        if self.context:  # 0: out of memory
+            components_k.about_components(components_k.DROP_COMPONENTS, self.context)
+        super()._free()
+
+
 def _common(operator: Operator, words: list[int]) -> None:
     """The words that tell a context where the step and its times are."""
     words[forest_k.FOREST_SCOPE] = operator.dataflow.root.address
@@ -258,5 +315,15 @@ def frontier(builder: Builder, node: Frontier) -> Flow:
     else:
         operator = Trees(builder.dataflow, node, start, edges, node.describe())
         order = tuple(range(len(node.types)))
+    builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
+    return columns(operator, node.types, order)
+
+
+def strong_labels(builder: Builder, node: StrongLabels) -> Flow:
+    """The same for strong components. The output has the node first."""
+    edges = (_by_ends(builder, node.edges, node.near, node.far), _by_ends(builder, node.edges, node.far, node.near))
+    start = builder.arrange(node.start, (node.node, node.value))
+    operator = Components(builder.dataflow, node, start, edges, node.describe())
+    order = (node.node, node.value)
     builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
     return columns(operator, node.types, order)

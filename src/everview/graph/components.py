@@ -29,11 +29,7 @@ def _weak_labels(g: Graph) -> Collection:
 
 def scc(g: Graph) -> Collection:
     """Implements `Graph.scc`. Along the edges inside components the smallest label reaches the whole component."""
-    label = smallest_hash(g.nodes, along(scc_edges(g)))
-    if g.node_type.kind != "int":
-        return g.by_name(label, "component")
-    names = label.group_by("label").agg(name=col.node.min())
-    return label.join(names, label.label == names.label).select(node=label.node, component=names.name)
+    return g.by_name(smallest(g, g.nodes, along(scc_edges(g)), lean=False), "component")
 
 
 def scc_edges(g: Graph) -> Collection:

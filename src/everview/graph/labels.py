@@ -29,14 +29,15 @@ def labelled(g: Graph, nodes: Collection) -> Collection:
     return nodes.select(node=col.node, label=g.order_key(col.node))
 
 
-def smallest(g: Graph, nodes: Collection, *moves: Move) -> Collection:
-    """(node, label): the smallest order key of a node from which moves lead to each node, its own included.
+def smallest(g: Graph, nodes: Collection, *moves: Move, lean: bool = True) -> Collection:
+    """(node, label): the smallest order key of a node from which moves lead to each node, its own included. `lean`: the
+    loop is lean if the graph is.
 
     A move maps (node, label) rows to the adjacent nodes. `nodes` must have each node once, or the loop costs a further
     index (see `everview.plan.keys`).
     """
     small = _bits(col.label) if g.node_type.kind == "int" else _bits_of_hash(col.label)
-    return _spread(g, labelled(g, nodes), small, moves)
+    return _spread(g if lean else None, labelled(g, nodes), small, moves)
 
 
 def smallest_hash(nodes: Collection, *moves: Move) -> Collection:

@@ -7,6 +7,7 @@ Read in this order:
     run.scope           a loop's agenda: which times still have work
     operators           rows in transit (`stream`, `batcher`), arrange, join, joins of many inputs (`extend`)
     reduce              one output per key and time: history, interesting times, aggregates, corrections
+    frontier, strong    recursion over edges, and strong components, without rounds
     run.executor        a whole step: operators and loops; `exchange` for shards
     expressions         the VM that evaluates row expressions
     once                programs, joins and groups over whole columns, for one-off queries

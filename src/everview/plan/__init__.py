@@ -10,6 +10,7 @@ In reading order:
     prune         column pruning
     multiway      joins of many inputs: which are evaluated at once
     monotone, frontier    loops that can be maintained as trees
+    strong        loops that find strong components, maintained by searches
     selection     loops of which only the best rows are read
     sizes         cardinality estimates
     serialisation  plans as bytes

@@ -18,7 +18,7 @@ from typing import Any
 from everview.expr import nodes as expr
 from everview.expr.nesting import room_for
 from everview.plan.check import free_variables_below, postorder
-from everview.plan.frontier import Frontier
+from everview.plan.frontier import Frontier, StrongLabels
 from everview.plan.hot_keys import HotJoin
 from everview.plan.nodes import (
     Aggregate,
@@ -216,7 +216,7 @@ class Explainer:
                 return [inner[0][k] for k in node.keys] + made_up[len(node.keys) :]
             case Window() | Labelled():
                 return inner[0] + made_up[len(inner[0]) :]
-            case Table() | Constant() | Variable() | LoopResult() | FlatMap() | Frontier():
+            case Table() | Constant() | Variable() | LoopResult() | FlatMap() | Frontier() | StrongLabels():
                 return made_up
         return inner[0]
 
@@ -269,7 +269,7 @@ class Explainer:
                 return f"{_by(node.keys, self.columns[child])}: {_name(node.function)} ({_schema(own, node)})"
             case LoopResult():
                 return f" {node.index}"
-            case Frontier():
+            case Frontier() | StrongLabels():
                 return f" {node.describe()}"
             case Sent():
                 return f" {node.kind}"

@@ -103,3 +103,26 @@ class Frontier(Node):
         rounds = "" if self.rounds is None else f", after {self.rounds} rounds"
         asked = ", only where it is asked for" if self.asked is not None else ""
         return f"{what} along {len(self.rules)} kind(s) of edges, {ways}{of}{rounds}{asked}{within}"
+
+
+@dataclass(frozen=True, eq=False)
+class StrongLabels(Node):
+    """The least label of each node's strong component (`everview.plan.strong`). `start` has the columns of the result:
+    the node and its label, in any order; `edges` lead from column `near` to column `far`.
+    """
+
+    start: Node
+    edges: Node
+    near: int
+    far: int
+    node: int
+    value: int
+    columns: Types
+
+    @cached_property
+    def types(self) -> Types:
+        return self.columns
+
+    def describe(self) -> str:
+        """What is maintained, for `explain`."""
+        return "the least label of each strong component, by searches from changed edges"

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from everview.expr.nodes import ColumnRef, Expr, Udf
 from everview.plan import nodes as plan
 from everview.plan.deep_recursion import drive, of_node
-from everview.plan.frontier import Frontier
+from everview.plan.frontier import Frontier, StrongLabels
 from everview.plan.provenance import Disjunction, Labelled
 
 Keys = frozenset[frozenset[int]]
@@ -53,6 +53,8 @@ def unique_columns(node: plan.Node) -> Generator[plan.Node, Keys, Keys]:
         return frozenset({frozenset(range(len(node.keys)))})
     if isinstance(node, Frontier):
         return frozenset({frozenset({*node.question, node.node})})
+    if isinstance(node, StrongLabels):
+        return frozenset({frozenset({node.node})})
     if isinstance(node, Disjunction):
         return frozenset({frozenset(range(len(node.types) - 1))})
     if isinstance(node, Labelled):

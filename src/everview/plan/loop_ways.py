@@ -24,7 +24,7 @@ from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.plan.deep_recursion import of_node
-from everview.plan.frontier import Frontier
+from everview.plan.frontier import Frontier, StrongLabels
 from everview.plan.windows import Window
 from everview.types import BOOL, DataType
 
@@ -381,9 +381,9 @@ def never_negative(node: plan.Node) -> Generator[plan.Node, bool, bool]:
     >>> never_negative(table), never_negative(left_out), never_negative(plan.Threshold(left_out, "distinct"))
     (True, False, True)
     """
-    if isinstance(node, plan.Table | plan.Constant | plan.Variable | plan.Threshold | plan.Reduce | Frontier):
+    if isinstance(node, plan.Table | plan.Constant | plan.Variable | plan.Threshold | plan.Reduce):
         return True
-    if isinstance(node, plan.TopK | plan.PythonReduce):
+    if isinstance(node, plan.TopK | plan.PythonReduce | Frontier | StrongLabels):
         return True
     if isinstance(node, plan.LoopResult):
         loop = node.loop

@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import nodes as plan
 from everview.plan.deep_recursion import drive, settled
+from everview.plan.frontier import StrongLabels
 from everview.plan.keys import unique_columns
 from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.windows import Window
@@ -220,6 +221,8 @@ class _Pruning:
             return (yield from self.whole(node.child))
         if isinstance(node, _WITH_ONE_CHILD):
             return replace(node, child=(yield from self.whole(node.child)))
+        if isinstance(node, StrongLabels):
+            return replace(node, start=(yield from self.whole(node.start)), edges=(yield from self.whole(node.edges)))
         if isinstance(node, plan.MultiJoin):
             return replace(node, inputs=(yield from self._all(node.inputs)))
         if isinstance(node, plan.LoopResult):

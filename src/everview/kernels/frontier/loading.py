@@ -128,7 +128,7 @@ def _column(load, which):
 
 
 @inner
-def _ends(trace, low, high):
+def key_range(trace, low, high):
     """The smallest and the largest node in the first column of a trace, and of what was known before."""
     for b in range(ld(trace, TRACE_COUNT)):
         batch = ld(ld(trace, TRACE_TABLE), b)
@@ -164,11 +164,11 @@ def prepare(ctx):
         return 0
     rules = ld(ctx, FOREST_RULES)
     start = ld(ctx, FOREST_START)
-    low, high = _ends(start, 2**63 - 1, -(2**63))
+    low, high = key_range(start, 2**63 - 1, -(2**63))
     rows = trace_rows(start)
     for r in range(n):
-        low, high = _ends(ld(rules, r * RULE_WORDS + RULE_FORWARD), low, high)
-        low, high = _ends(ld(rules, r * RULE_WORDS + RULE_BACKWARD), low, high)
+        low, high = key_range(ld(rules, r * RULE_WORDS + RULE_FORWARD), low, high)
+        low, high = key_range(ld(rules, r * RULE_WORDS + RULE_BACKWARD), low, high)
         rows += trace_rows(ld(rules, r * RULE_WORDS + RULE_FORWARD))
     if low > high or (high >> 1) - (low >> 1) > (SPREAD_OUT * rows + FEW_SLOTS) >> 1:
         return 0

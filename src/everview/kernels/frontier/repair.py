@@ -188,7 +188,7 @@ def _cut_source(ctx, delta, row, time):
 
 
 @inner
-def _change(ctx, i):
+def change_at(ctx, i):
     """Change number i of the step: (rule's place in FOREST_RULES or -1 for a source, its delta, row)."""
     changes = ld(ctx, FOREST_CHANGES)
     source = ld(changes, 1 + 2 * i)
@@ -203,7 +203,7 @@ def _change(ctx, i):
 def _hint_change(ctx, i, last):
     """Change number i will be looked at, if it is one before the last: ask for the entries of its ends."""
     if i < last and ld(ctx, FOREST_QUESTIONS) == 0:
-        rule, delta, row = _change(ctx, i)
+        rule, delta, row = change_at(ctx, i)
         data = ld(delta, BATCH_DATA)
         hint(ctx, ld(data, row))
         if rule >= 0:
@@ -224,7 +224,7 @@ def _count_changed(ctx, rules, epoch):
     bounds = ld(ctx, FOREST_EPOCHS_AT)
     wild = ld(ctx, FOREST_WILD)
     for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
-        rule, delta, row = _change(ctx, i)
+        rule, delta, row = change_at(ctx, i)
         if rule >= 0 and ld(rules, rule + RULE_KIND) != ALONG_SAME:
             data = ld(delta, BATCH_DATA)
             weight = weight_of(ctx, data, ld(delta, BATCH_CAP), row, ld(rules, rule + RULE_FORWARD_WEIGHT))
@@ -254,7 +254,7 @@ def cut(ctx, epoch, time, anew):
     last = ld(bounds, epoch + 1)
     for i in range(ld(bounds, epoch), last):
         _hint_change(ctx, i + FAR_AHEAD, last)
-        rule, delta, row = _change(ctx, i)
+        rule, delta, row = change_at(ctx, i)
         if rule < 0:
             _cut_source(ctx, delta, row, time)
         elif anew == 0 and diff_at(delta, ld(delta, BATCH_DATA), row, 0) < 0:
@@ -526,7 +526,7 @@ def offer(ctx, epoch):
     last = ld(bounds, epoch + 1)
     for i in range(ld(bounds, epoch), last):
         _hint_change(ctx, i + FAR_AHEAD, last)
-        rule, delta, row = _change(ctx, i)
+        rule, delta, row = change_at(ctx, i)
         if rule < 0:
             entry = _sourced(ctx, delta, row)
             entries = ld(ctx, FOREST_ENTRIES)

@@ -160,7 +160,7 @@ def _say(ctx, one, value, time, diff):
 
 
 @shared
-def _say_all(ctx, time):
+def say_all(ctx, time):
     """Say every value there is."""
     for one in range(ld(ctx, FOREST_ENTRIES_N)):
         entries = ld(ctx, FOREST_ENTRIES)
@@ -171,7 +171,7 @@ def _say_all(ctx, time):
 
 
 @shared
-def _say_changes(ctx, time):
+def say_changes(ctx, time):
     """Say what an epoch has changed: the log has what was."""
     log = ld(ctx, FOREST_LOG)
     for i in range(ld(ctx, FOREST_LOG_FROM), ld(ctx, FOREST_LOG_N)):
@@ -235,7 +235,7 @@ def _grow(ctx, base, epoch):
     st(ctx, FOREST_BUILT, 1)
     if said:
         st(ctx, FOREST_FRESH, 0)
-        _say_all(ctx, time)
+        say_all(ctx, time)
         st(ctx, FOREST_EPOCH, epoch + 1)
     if ld(ctx, FOREST_REGROWN) == REGROWING:
         st(ctx, FOREST_REGROWN, REGROWN)
@@ -298,7 +298,7 @@ def _advance(ctx, base, epochs):
         if spread(ctx, time) != 0:
             st(ctx, FOREST_PHASE, PHASE_CLOSING)
     else:
-        _say_changes(ctx, time)
+        say_changes(ctx, time)
         st(ctx, FOREST_EPOCH, epoch + 1)
         st(ctx, FOREST_PHASE, PHASE_OPENING)
     return True
