@@ -223,8 +223,6 @@ class Forest:
         self.arrangement = arrangement
         self.context = context = arrangement.operator.forest
         self.flip = make.peek(context, forest_k.FOREST_FLIP)
-        fields = (forest_k.FOREST_TABLE, forest_k.FOREST_TABLE_OLD)  # each with its size behind it
-        self.tables = [(make.peek(context, f), make.peek(context, f + 1) - 1) for f in fields if make.peek(context, f)]
         self.entries = make.peek(context, forest_k.FOREST_ENTRIES)
         self.question = node.question
         self.width = forest_k.VERTEX_QUESTION + len(self.question)
@@ -264,42 +262,7 @@ class Forest:
         return tuple(codes)
 
     def _find(self, row: Row) -> int | None:
-        """The entry of a row's vertex, as `finding.find` finds it."""
-        node = row[self.node.node]
-        number = node - make.peek(self.context, forest_k.FOREST_LOW)
-        if 0 <= number < make.peek(self.context, forest_k.FOREST_DIRECT):
-            return int(number)
-        question = [row[c] for c in self.question]
-        hashed = _hash(node, question)
-        tag = ((hashed >> 40) & 0x7FFFFF) << 40
-        for table, mask in self.tables:
-            slot = hashed & mask
-            while word := make.peek(table, slot):
-                entry = int(word & finding_k.ENTRY_BITS) - 1
-                if word & ~finding_k.ENTRY_BITS == tag and self._key(entry) == (node, *question):
-                    return entry
-                slot = (slot + 1) & mask
-        return None
-
-    def _key(self, entry: int) -> tuple[int, ...]:
-        words = (forest_k.VERTEX_NODE, *(forest_k.VERTEX_QUESTION + i for i in range(len(self.node.question))))
-        return tuple(self._word(entry, word) for word in words)
-
-
-def _hash(node: int, question: Sequence[int]) -> int:
-    hashed = _wrapped(node * finding_k.HASH_MIX)
-    hashed ^= hashed >> 29
-    for code in question:
-        hashed = _wrapped((hashed ^ code) * finding_k.HASH_MIX)
-        hashed ^= hashed >> 31
-    return hashed
-
-
-def _wrapped(number: int) -> int:
-    """A number as a signed 64-bit integer.
-
-    >>> _wrapped(2**63), _wrapped(-1)
-    (-9223372036854775808, -1)
-    """
-    number &= 2**64 - 1
-    return number - 2**64 if number >> 63 else number
+        """The entry of a row's vertex."""
+        question = np.array([row[c] for c in self.question], dtype=np.int64)
+        entry = int(finding_k.find_vertex(self.context, row[self.node.node], question))
+        return None if entry == forest_k.NO_PARENT else entry

@@ -22,7 +22,7 @@ Nothing is removed while there is an old table.
 
 from __future__ import annotations
 
-from everview.kernels.build.native import inner, shared
+from everview.kernels.build.native import entry, inner, shared
 from everview.kernels.frontier.forest import (
     FOREST_BAD_N,
     FOREST_BUILT,
@@ -61,7 +61,7 @@ from everview.kernels.frontier.forest import (
     forget,
     place,
 )
-from everview.kernels.memory import free, ld, reserve_lasting, st, zeros, zeros_lasting
+from everview.kernels.memory import free, ld, raw_load, reserve_lasting, st, zeros, zeros_lasting
 from everview.kernels.trace.hints import prefetch
 
 SIZE, OLD, OLD_SIZE, OLD_AT = range(1, 5)
@@ -177,6 +177,14 @@ def _look_up(ctx, node):
     if entry == NO_PARENT and ld(ctx, FOREST_TABLE_OLD) != 0:
         entry = _seek_old(ctx, h, node)
     return entry
+
+
+@entry("int", "int", "words", brief=True)
+def find_vertex(ctx, node, question, many):
+    """`find` for Python, between steps: in the question that `many` codes say."""
+    for c in range(many):
+        st(ld(ctx, FOREST_KEY), c, raw_load(question, c))
+    return find(ctx, node)
 
 
 @inner
