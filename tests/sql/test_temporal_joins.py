@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,31 @@ def test_what_is_refused(text: str, code: str) -> None:
     with pytest.raises(ev.PlanError) as error:
         db.sql(f"CREATE VIEW v AS {text}")
     assert error.value.code == code
+
+
+@pytest.mark.parametrize(
+    "column", ["p AS PROCTIME()", "p timestamp DEFAULT now()", "p timestamptz DEFAULT current_timestamp"]
+)
+@pytest.mark.parametrize("shards", [False, True], ids=["embedded", "shards"])
+def test_a_column_of_arrival_is_processing_time(column: str, shards: bool) -> None:
+    db = local_shards(shards=2) if shards else ev.connect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        db.sql(f"CREATE TABLE rate (cur text, rate int); CREATE TABLE sale (id int, cur text, {column})")
+    priced = db.sql(
+        "CREATE VIEW priced AS SELECT s.id, r.rate FROM sale AS s "
+        "LEFT JOIN rate FOR SYSTEM_TIME AS OF s.p AS r ON r.cur = s.cur"
+    )
+    db.sql("INSERT INTO sale (id, cur) VALUES (0, 'EUR'); INSERT INTO rate VALUES ('EUR', 10)")
+    db.sql("INSERT INTO sale (id, cur) VALUES (1, 'EUR'); UPDATE rate SET rate = 12")
+    db.sql("INSERT INTO sale (id, cur) VALUES (2, 'EUR'), (3, 'USD')")
+    assert sorted(priced.rows(), key=str) == [(0, None), (1, 10), (2, 12), (3, None)]
+    db.sql("DELETE FROM sale WHERE id = 1; DELETE FROM rate")
+    assert sorted(priced.rows(), key=str) == [(0, None), (2, 12), (3, None)]
+
+
+def test_other_columns_need_versions() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE rate (cur text, rate int); CREATE TABLE sale (id int, cur text, at timestamp)")
+    with pytest.raises(ev.EverviewError, match="needs a table of versions"):
+        db.sql("SELECT * FROM sale s JOIN rate FOR SYSTEM_TIME AS OF s.at AS r ON r.cur = s.cur")

@@ -6,6 +6,7 @@ and every function is arithmetic on arrays:
 
     row_number, rank, lag ...   row numbers and the bounds of partitions and peers
     count, sum, avg             differences of running totals (of integers: exact, modulo 2**64)
+    array_agg, object_agg       the values of each frame, one by one
     min, max                    a sparse table of extremes of 1, 2, 4, ... consecutive rows; a frame is two of them
     EXCLUDE                     a frame is two or three intervals, whose counts and sums are added up
     IGNORE NULLS                the row numbers of non-NULL values, and how many of them precede each row
@@ -30,6 +31,7 @@ import pyarrow.compute as pc
 from everview.codes.arrays import codes_to_floats, decode_list, floats_to_codes
 from everview.codes.interner import Interner
 from everview.codes.packed import order_key
+from everview.codes.values import encoder
 from everview.plan.nodes import keys_first
 from everview.plan.windows import Frame, Window, WindowCall
 from everview.types import INTERNED, NULL, DataType
@@ -291,6 +293,30 @@ class Partitions:
         totals = _totals(values.astype(np.longdouble))
         sums: Floats = (totals[high] - totals[low]).astype(np.float64)
         return sums
+
+    def _array_agg(self, call: WindowCall) -> Words:
+        return self._listed(call, list)
+
+    def _object_agg(self, call: WindowCall) -> Words:
+        """The column holds pairs of a key and a value; the last of a key wins."""
+        return self._listed(call, dict)
+
+    def _listed(self, call: WindowCall, whole: Callable[[list[Any]], Any]) -> Words:
+        """The values of each frame in one; equal frames, as of peers, are made once. NULL if there are none."""
+        assert call.column is not None
+        counted = np.ones(self.n, dtype=np.bool_) if call.default is None else self.columns[call.default] == 1
+        places, before = np.flatnonzero(counted), _totals(counted)
+        values = decode_list(self.columns[call.column][places], self.types[call.column].optional(), self.interner)
+        encode = encoder(call.type, self.interner)
+        bounds = np.array([before[edge] for piece in self.pieces(call.frame) for edge in piece], dtype=np.int64)
+        known: dict[tuple[int, ...], int] = {}
+        made = np.empty(self.n, dtype=np.int64)
+        for i, frame in enumerate(map(tuple, bounds.T.tolist())):
+            if frame not in known:
+                found = [v for low, high in zip(frame[::2], frame[1::2], strict=True) for v in values[low:high]]
+                known[frame] = encode(whole(found) if found else None)
+            made[i] = known[frame]
+        return made
 
     def _min(self, call: WindowCall) -> Words:
         return self._extreme(call, np.minimum, HIGHEST)

@@ -54,7 +54,7 @@ TO_PEERS = Frame("range", None, 0)
 WindowKind = Literal[
     "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile",
     "lag", "lead", "first_value", "last_value", "nth_value",
-    "count", "sum", "avg", "min", "max",
+    "count", "sum", "avg", "min", "max", "array_agg", "object_agg",
 ]  # fmt: skip
 
 
@@ -63,8 +63,8 @@ class WindowCall:
     """One function over the window: of column `column` (None: of rows), seen through `frame`.
 
     `number` is the constant argument of ntile, lag, lead and nth_value; `default` the column that lag and lead return
-    if there is no such row. `ignore_nulls`: rows whose column is NULL are skipped (lag, lead and the values of a
-    frame).
+    if there is no such row, and for array_agg and object_agg the condition of rows that count. `ignore_nulls`: rows
+    whose column is NULL are skipped (lag, lead and the values of a frame).
     """
 
     kind: WindowKind

@@ -11,7 +11,7 @@ Read in this order:
     memberships, base_tables    long IN lists; plans over one base table
     subqueries, demand     EXISTS, IN, ANY and values, as joins; `array_queries` makes arrays of them
     grouping               GROUP BY; `named_aggregates`, `composed`, `moments` and `outer_aggregates` have aggregates
-    windows                OVER, WINDOW and QUALIFY
+    windows, window_lists  OVER, WINDOW and QUALIFY; array_agg and its like over frames
     recursion              WITH RECURSIVE
     table_functions, stream_windows    functions in FROM
     asof, temporal_joins   joins with the version valid at a time

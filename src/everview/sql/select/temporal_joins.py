@@ -10,7 +10,8 @@ watermark: a row is valid from its time until the next of the same join key. Tha
 
 joins each row with the table's contents when the row arrives, for good (`everview.session.clock.lookups`). The left
 must be a base table, possibly through filters and projections, because only a table's rows have an arrival time. In a
-one-off SELECT, it is the current table.
+one-off SELECT, it is the current table. AS OF o.p means the same if p is the column of o's table that holds the time of
+arrival (p AS PROCTIME(), or DEFAULT now()), and the other table has no versions.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from everview.expr.nodes import ColumnRef, Expr
 from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.session.changes.defaults import DEFAULT
 from everview.session.clock.lookups import LookupJoin
 from everview.session.clock.watermarks import Watermark
 from everview.sql.scalar.scalars import Scalars
@@ -68,7 +70,7 @@ def joined(
     both = Relation(plan.Join(left.node, right.node, (), ()), left.fields + right.fields)
     scope = Scope(both, source, clause.outer)
     conditions = [Scalars(clause.compiler, scope, clause.env).condition(part) for part in conjuncts(on)]
-    if not is_processing_time(version):
+    if not is_processing_time(version) and not _is_arrival(version, clause, left, right):
         conditions.append(moment(version, clause, right, left))
         node = asof.joined(left.node, right.node, conditions, how, (), split)
         if node is None:
@@ -77,6 +79,24 @@ def joined(
     if not clause.compiler.standing:
         return outer_join(left.node, right.node, conditions, how)
     return looked_up(clause, left, right, split(conditions, len(left.fields), "inner")[0], how, at)
+
+
+def _is_arrival(version: exp.Expr, clause: FromClause, left: Relation, right: Relation) -> bool:
+    """Whether it is a column that holds the time of arrival, and the right is no table of versions."""
+    compiler = clause.compiler
+    if not isinstance(version.expression, exp.Column) or _version_time(compiler, right) is not None:
+        return False
+    bound = Scalars(compiler, Scope(left, clause.source, clause.outer), clause.env).bind(version.expression)
+    base, (column,) = over_table(left.node, (bound,))
+    table = base_table(compiler, base)
+    if table is None or not isinstance(column, ColumnRef):
+        return False
+    missing = compiler.core.defaults.of(table).get(relation_of(table).columns[column.index].name)
+    return missing is not None and missing.kind == DEFAULT and missing.text.lower() in _ARRIVAL
+
+
+_ARRIVAL = ("now()", "current_timestamp", "current_timestamp()", "localtimestamp", "proctime()")
+"""Defaults that are the time of arrival"""
 
 
 def moment(version: exp.Expr, clause: FromClause, right: Relation, left: Relation) -> Expr:
@@ -98,10 +118,7 @@ def moment(version: exp.Expr, clause: FromClause, right: Relation, left: Relatio
 
 def versions(compiler: Compiler, right: Relation, at: exp.Expr) -> Expr:
     """The time of a table's rows: that of its watermark."""
-    table = base_table(compiler, right.node)
-    found = None
-    if table is not None:
-        found = next((f.time for f in compiler.core.clock.agenda.of(table) if isinstance(f, Watermark)), None)
+    found = _version_time(compiler, right)
     if found is None:
         raise compiler.source.refuse(
             at,
@@ -109,6 +126,13 @@ def versions(compiler: Compiler, right: Relation, at: exp.Expr) -> Expr:
             "CREATE TABLE rate (..., at timestamp, WATERMARK FOR at AS at); or use ASOF JOIN",
         )
     return found
+
+
+def _version_time(compiler: Compiler, right: Relation) -> Expr | None:
+    table = base_table(compiler, right.node)
+    if table is None:
+        return None
+    return next((f.time for f in compiler.core.clock.agenda.of(table) if isinstance(f, Watermark)), None)
 
 
 def looked_up(

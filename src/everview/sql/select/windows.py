@@ -25,7 +25,7 @@ from everview.plan import joins
 from everview.plan.windows import TO_PEERS, WHOLE, Frame, Window, WindowCall, WindowKind
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select import composed
+from everview.sql.select import composed, window_lists
 from everview.sql.select.moments import MOMENTS, moment
 from everview.sql.select.scopes import Relation, Scope, columns_of
 from everview.sql.select.sort_keys import sort_keys
@@ -267,6 +267,8 @@ class Windows:
             return self._aggregate(inner, condition, self._frame(base, spec))
         if kind in MOMENTS:
             return self._moment(inner, condition, self._frame(base, spec))
+        if window_lists.is_list(inner):
+            return self._list(inner, condition, self._frame(base, spec))
         if condition is not None:
             raise self.source.refuse(node, "FILTER belongs to aggregates")
         if kind in _RANKS:
@@ -281,7 +283,7 @@ class Windows:
         raise self.source.refuse(
             node,
             f"{written} is not supported as a window function",
-            "ranks, lag, lead, count, sum, avg, min, max, stddev ... are",
+            "ranks, lag, lead, count, sum, avg, min, max, stddev, array_agg, string_agg ... are",
         )
 
     def _rank(self, node: exp.Expr) -> _Wanted:
@@ -346,6 +348,12 @@ class Windows:
             raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
         made = FLOAT if kind == "avg" else replace(arg.type, width=0) if kind == "sum" else arg.type
         return _Wanted(kind, made.optional(arg.type.nullable or not _has_itself(frame)), arg, frame)
+
+    def _list(self, node: exp.Expr, condition: exp.Expr | None, frame: Frame) -> _Composed:
+        """The values of frames as arrays, texts or JSON."""
+        found = window_lists.listed(node, condition, self.scalars)
+        wanted = _Wanted(found.kind, found.type, found.value, frame, default=found.condition)
+        return _Composed((wanted,), found.put or (lambda column: column))
 
     def _moment(self, node: exp.Expr, condition: exp.Expr | None, frame: Frame) -> _Composed:
         """Variance or standard deviation over frames."""
