@@ -305,7 +305,7 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
         """The same, if the values of deleted rows are not needed."""
         answer = found()
         codec, codes = coded(answer)
-        if codec.types != relation_of(table).codec.types:
+        if codec.types != relation_of(table).node.types:
             table.delete(answer.rows())
         elif codes.size:
             sql.core.transactions.stage(table, codes, -1)
