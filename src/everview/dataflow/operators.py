@@ -34,6 +34,7 @@ from everview.kernels.reduce import context as reduction_k
 from everview.kernels.reduce import python as reduce_python_k
 from everview.kernels.reduce import reduce as reduce_k
 from everview.kernels.trace import batch as batch_k
+from everview.kernels.trace import deletions as deletions_k
 from everview.kernels.trace import guard as guard_k
 from everview.kernels.trace import read as read_k
 from everview.kernels.trace import trace as trace_k
@@ -323,9 +324,9 @@ class Arrange(Operator):
     def check_deletes(self) -> None:
         """Let a base table reject deletions of absent rows."""
         assert self.trace is not None
-        words = [0] * read_k.CURSOR_WORDS
-        words[read_k.CURSOR_TRACE] = self.trace.address
-        words[read_k.CURSOR_STEP] = self.dataflow.step_block
+        words = [0] * deletions_k.CURSOR_WORDS
+        words[deletions_k.CURSOR_TRACE] = self.trace.address
+        words[deletions_k.CURSOR_STEP] = self.dataflow.step_block
         self.check_context = self.block(words)
         self.checked = True
 
@@ -349,7 +350,7 @@ class Arrange(Operator):
     def instructions(self) -> list[Instruction]:
         found = [(arrange_k.arrange.address, self.context)]
         if self.checked:
-            found.append((read_k.check.address, self.check_context))
+            found.append((deletions_k.check.address, self.check_context))
         if self.guard_context:
             found.append((guard_k.at_most.address, self.guard_context))
         return found

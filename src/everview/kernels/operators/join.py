@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, operator, shared, task
 from everview.kernels.expressions.vm import VM_ROWS
-from everview.kernels.memory import EVER, alloc_with, copy_words, free, ld, st
+from everview.kernels.memory import EVER, alloc_with, copy_words, free, ld, prefetch, st
 from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush, flush_full
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
@@ -23,6 +23,7 @@ from everview.kernels.threads.private_copy import close_stream, private_stream
 from everview.kernels.threads.team import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
 from everview.kernels.times import lub
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
+from everview.kernels.trace.buckets import bucket
 from everview.kernels.trace.search import find_next, gallop, key_end
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_STAMP, TRACE_TABLE, trace_rows
 
@@ -43,6 +44,8 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_STAMP, 
 """JOIN_FRESH: the join is new but both arrangements are older; the first pass joins all of them."""
 
 LOOKUP_RATIO = 8  # look keys up one by one if the other batch has this many times more rows
+
+AHEAD_ROWS = 8  # so many rows before it is looked up, a key's rows are asked for
 
 
 @inner
@@ -94,6 +97,15 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
     st(stream, STREAM_N, n)
 
 
+@inner
+def _ask_for(o, d_data, d_cap, i, keys):
+    """Have the rows brought into the cache that row i of the changes will be joined with; nothing waits for them."""
+    low, high, _ = bucket(o, d_data, d_cap, i, keys)
+    if low < high:
+        for c in range(ld(o, BATCH_COLS)):
+            prefetch(ld(o, BATCH_DATA), c * ld(o, BATCH_CAP) + low)
+
+
 @shared
 def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
     """Join rows [i, d_rows) of a batch of changes with one batch of the other side. Times of the changes count as no
@@ -108,6 +120,8 @@ def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
     p = 0
     if (d_rows - i) * LOOKUP_RATIO < o_rows:
         while i < d_rows:
+            if i + AHEAD_ROWS < d_rows and keys > 0:
+                _ask_for(o, d_data, d_cap, i + AHEAD_ROWS, keys)
             i_end = min(key_end(d, i, d_data, d_cap, i, keys), d_rows)
             p = find_next(o, p, d_data, d_cap, i, keys)
             if p < o_rows:

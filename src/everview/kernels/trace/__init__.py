@@ -2,5 +2,5 @@
 
 Read `batch`, `radix`, `packing`, `packed`, `wide` and `sort` (rows become a batch), `merge` (two become one), `trace`
 (the list), then `search`, `buckets` and `hints` (finding keys), `read` and `keyed` (contents at a time, rows under a
-key), `image` (batches as bytes), `spill` (batches in files).
+key), `deletions` (refused if there is nothing to delete), `image` (batches as bytes), `spill` (batches in files).
 """

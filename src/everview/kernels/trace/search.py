@@ -98,7 +98,7 @@ def gallop(batch, start, other, other_cap, j, keys):
 
 
 @inner
-def _has_key(data, cap, i, other, other_cap, j, keys):
+def has_key(data, cap, i, other, other_cap, j, keys):
     """Whether row i has the key. Keys that are sought and not found mostly differ in their last columns."""
     for back in range(keys):
         c = keys - 1 - back
@@ -116,6 +116,6 @@ def key_end(batch, start, other, other_cap, j, keys):
     data = ld(batch, BATCH_DATA)
     cap = ld(batch, BATCH_CAP)
     i = start
-    while i < rows and _has_key(data, cap, i, other, other_cap, j, keys):
+    while i < rows and has_key(data, cap, i, other, other_cap, j, keys):
         i += 1
     return i
