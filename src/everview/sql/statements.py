@@ -87,6 +87,8 @@ class Statements:
         self.transaction: Transaction | None = None
         self.failed = False
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
+        self.current: reading.Statement | None = None
+        """The statement that was begun last."""
         self.savepoints: list[Savepoint] = []
         self.snapshot: int | None = None
         """How much of the open transaction is visible, if not all of it."""
@@ -135,6 +137,7 @@ class Statements:
         try:
             self.core.alive()
             for statement in reading.statements(text, lambda: self.dialect):
+                self.current = statement
                 yield statement, self._run_one(statement)
         except GeneratorExit:
             raise  # the caller wants no more results

@@ -203,8 +203,9 @@ class Repl:
             action()
         except EverviewError as error:
             self.failed += 1
-            if self._name and isinstance(error, SqlError):
-                error.message = f"{self._name}, {error.message}"
+            if self._name:
+                where = "," if isinstance(error, SqlError) else f", line {self._began}:"
+                error.message = f"{self._name}{where} {error.message}"
             self.complain(str(error))
         except KeyboardInterrupt:
             self.failed += 1

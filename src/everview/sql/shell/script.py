@@ -63,8 +63,11 @@ def run(
             for statement, answer in statements.answers(text):
                 started.add(statement.first if statement.first == "RUN" else statement.start)
                 tell(answer, statements.affected)
-    except SqlError as error:
-        error.message = f"{path.name}, {error.message}"
+    except EverviewError as error:
+        if isinstance(error, SqlError):
+            error.message = f"{path.name}, {error.message}"
+        elif statements.current is not None:
+            error.message = f"{path.name}, line {reading.line_of(statements.current)}: {error.message}"
         raise
     if "CREATE SOURCE" in started and "RUN" not in started:
         tell(session.run(until, progress=progress), None)

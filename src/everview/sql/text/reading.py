@@ -71,6 +71,15 @@ class Statement:
         return Source(self.text, self.notes, self.tokens, self.dialect, is_cut=self.plain, shown=self.shown)
 
 
+def line_of(statement: Statement) -> int:
+    """The line where a statement begins.
+
+    >>> [line_of(s) for s in statements("SELECT 1;\\n\\nSELECT 2")]
+    [1, 3]
+    """
+    return statement.text[: statement.tokens[0].start].count("\n") + 1 if statement.tokens else 1
+
+
 def deepest(statement: Statement) -> int:
     """Where a statement is nested most deeply, by its brackets and CASEs; where it begins if it has none.
 
