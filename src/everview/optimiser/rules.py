@@ -179,7 +179,7 @@ class Optimiser:
     def __init__(self, more: str = "") -> None:
         from everview import connect
 
-        self.session: Session = connect()
+        self.session: Session = connect(history=0)
         for name, columns in TABLES.items():
             self.session.table(name, dict.fromkeys(columns, int), key=list(STATISTICS.get(name, columns)))
         self.rules: Rules = self.session.datalog(text(SPACE, SIZES, COSTS, AT_ONCE, more), plan="delta")
