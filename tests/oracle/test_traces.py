@@ -57,6 +57,8 @@ class Machine:
         for word, address in words.items():
             make.poke(self.context, word, address)
         traces, scopes, boxes = self._block([self.trace]), self._block([self.scope]), self._block([self.batcher])
+        listed = (np.array(words, dtype=np.int64) for words in ([0], [], [self.trace, 0]))
+        make.replace_wakes(self.step, 0, *listed)  # every instruction is called
         self.sessions = []
         for program in ([arrange], [arrange, serve]):
             code = self._block([word for op in program for word in (INSTRUCTION_CALL, op.address, self.context, 0)])

@@ -25,8 +25,11 @@ class TraceShape:
 
     @classmethod
     def of(cls, trace: Trace) -> TraceShape:
-        fields = (trace_k.TRACE_DIFFS, trace_k.TRACE_KEEP, trace_k.TRACE_SINCE, trace_k.TRACE_HISTORY)
-        return cls(trace.cols, *(int(make.peek(trace.address, field)) for field in fields))
+        diffs, keep, history = (
+            int(make.peek(trace.address, field))
+            for field in (trace_k.TRACE_DIFFS, trace_k.TRACE_KEEP, trace_k.TRACE_HISTORY)
+        )
+        return cls(trace.cols, diffs, keep, trace.since, history)
 
     def merged(self, images: Iterable[Image], time: int) -> Image | None:
         """Merge batches in memory, advancing times as the trace would; None if they cancel."""

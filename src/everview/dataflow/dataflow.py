@@ -25,7 +25,7 @@ from everview.dataflow import callbacks, kernel_interrupts, shield, step_errors,
 from everview.dataflow.budgets import Budgets
 from everview.dataflow.kernel_errors import from_kernels, located
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator
-from everview.dataflow.program import Item, written
+from everview.dataflow.program import Item, Program, wakes, written
 from everview.dataflow.read_leases import Lender
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
@@ -170,7 +170,7 @@ class Dataflow:
         # at the start of an installing step, replayed rows may be waiting for any operator
         listening = [*self._new, *(point for swap in self.swaps for point in swap.points)]
         program = written(self.root, self.tail, {o for o in listening if o.outbox}, sharded=self.sharded)
-        self.at, words, operators = program
+        self.at, words, operators, _ = program
         traces = [o.trace.address for o in operators if o.trace is not None]
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
@@ -187,11 +187,16 @@ class Dataflow:
         self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
         self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
         self._list(x.EXECUTOR_FORESTS, x.EXECUTOR_NFORESTS, forests)
+        self._list_wakes(program)
         outside = self.traces_of(o for o in operators if o.scope.is_root and o.trace and not o.trace.stateless)
         self._outside = array("q", outside.tobytes())
         self._stale = False
         if self.timing is not None:
             self.timing.install(self.at, self._counted)
+
+    def _list_wakes(self, program: Program) -> None:
+        lists = (np.array(words, dtype=np.int64) for words in wakes(program, sharded=self.sharded))
+        make.replace_wakes(self.step_block, 0 if self.sharded else len(self.at) + 1, *lists)
 
     def time_operators(self, on: bool) -> None:
         """Measure the time that operators take from now on, or stop. Between steps."""
@@ -645,5 +650,7 @@ class Dataflow:
             make.drop_block(make.peek(self.session, field))
         self.root.free()
         self.budgets.free()
+        for field in (step_k.STEP_READY, step_k.STEP_WAKES, step_k.STEP_TOUCHED):
+            make.drop_block(make.peek(self.step_block, field))
         make.drop_block(self.session)
         make.drop_block(self.step_block)

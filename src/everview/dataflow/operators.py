@@ -58,11 +58,14 @@ class Trace:
         self.cols = cols
         self.diffs = diffs
         self.scope = scope
+        self._dataflow = dataflow
         keep = -1 if scope.is_root else ~EPOCH_MASK
         since = dataflow.time if scope.is_root else NO_SINCE
         self.address = make.make_trace(cols, diffs, keep, since, dataflow.merge_effort, int(stateless))
         self.stateless = stateless
         self._holds: Counter[int] = Counter()
+        self._released = (-1, NEVER)
+        """the last time at which a hold was released, and what was held until then"""
         self.snapshots: WeakSet[Any] = WeakSet()
         """readers of held times"""
         self._sampled = (0, 0)
@@ -70,7 +73,21 @@ class Trace:
 
     @property
     def since(self) -> int:
-        """Times before this one are indistinguishable (outside loops)."""
+        """Times before this one are indistinguishable (outside loops).
+
+        Steps only move it in the traces that they add to; for the others it is computed here.
+        """
+        if self._dataflow.sharded or not self.scope.is_root:
+            return self.stored_since
+        time = self._dataflow.time
+        held = min(self._holds, default=NEVER)
+        if self._released[0] == time:
+            held = min(held, self._released[1])  # what is released stays readable until the next step
+        return max(self.stored_since, min(time - self.history, held))
+
+    @property
+    def stored_since(self) -> int:
+        """The time to which its batches may have been advanced."""
         return int(make.peek(self.address, trace_k.TRACE_SINCE))
 
     @property
@@ -87,7 +104,7 @@ class Trace:
         """Advance the trace to a time whose step had nothing for it."""
         if self.scope.is_root:
             before = min(time - self.history, min(self._holds, default=NEVER))
-            make.poke(self.address, trace_k.TRACE_SINCE, max(self.since, before))
+            make.poke(self.address, trace_k.TRACE_SINCE, max(self.stored_since, before))
 
     def hold(self, time: int) -> None:
         """Keep this time readable until it is released."""
@@ -98,6 +115,7 @@ class Trace:
         """Release a hold; the trace may have been freed already."""
         if not self.address:
             return
+        self._released = self._dataflow.time, min(self._holds, default=NEVER)
         self._holds[time] -= 1
         if self._holds[time] <= 0:
             del self._holds[time]
@@ -108,6 +126,7 @@ class Trace:
 
     def compact(self) -> None:
         """Merge all batches into one, between steps, consolidating indistinguishable times."""
+        make.poke(self.address, trace_k.TRACE_SINCE, self.since)
         make.compact_trace(self.address)
 
     def measure(self) -> tuple[int, int, int]:
@@ -190,6 +209,10 @@ class Operator:
     def instructions(self) -> list[Instruction]:
         """Its instructions in the program."""
         return []
+
+    def reads(self) -> list[Operator]:
+        """The operators whose traces it reads in place, so that it must be called when they change."""
+        return self.inputs
 
     def block(self, values: Any) -> int:
         """Allocate a block of words that lives as long as the operator."""
@@ -354,6 +377,10 @@ class Arrange(Operator):
         if self.guard_context:
             found.append((guard_k.at_most.address, self.guard_context))
         return found
+
+    def reads(self) -> list[Operator]:
+        """None: its rows arrive in the batcher."""
+        return []
 
     def set_stream(self, address: int) -> None:
         make.poke(self.context, arrange_k.ARRANGE_STREAM, address)

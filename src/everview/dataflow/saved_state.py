@@ -119,7 +119,7 @@ def since(trace: Trace) -> int | None:
 
 def set_since(trace: Trace, time: int) -> None:
     """Make times before this one indistinguishable in the trace's batches."""
-    make.poke(trace.address, trace_k.TRACE_SINCE, max(time, trace.since))
+    make.poke(trace.address, trace_k.TRACE_SINCE, max(time, trace.stored_since))
 
 
 def restore_since(trace: Trace, time: int) -> None:

@@ -9,6 +9,7 @@ from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.leaving import attempt, leave
 from everview.kernels.memory import alloc, call_number, free, ld, raw_load, raw_store, st, zeros
 from everview.kernels.operators.arrange import (
+    ARRANGE_BATCHER,
     ARRANGE_PRESET,
     ARRANGE_STEP,
     ARRANGE_TRACE,
@@ -16,7 +17,16 @@ from everview.kernels.operators.arrange import (
     TIMES_NOW,
     emit,
 )
-from everview.kernels.operators.batcher import BUFFER_ROWS_AT, append_rows, free_batcher, new_batcher, room
+from everview.kernels.operators.batcher import (
+    BATCHER_STEP,
+    BATCHER_WAKES,
+    BUFFER_ROWS_AT,
+    append_rows,
+    free_batcher,
+    new_batcher,
+    room,
+    wake_taker,
+)
 from everview.kernels.operators.join import JOIN_STREAM, join_all
 from everview.kernels.operators.stream import (
     STREAM_COLS,
@@ -38,13 +48,18 @@ from everview.kernels.reduce.context import (
     REDUCE_REQUESTS,
     REDUCE_REQUESTS_N,
 )
+from everview.kernels.run.ready import READY_BITS, wake_all
 from everview.kernels.run.scope import free_scope, new_scope
+from everview.kernels.run.step import STEP_NTOUCHED, STEP_READY, STEP_READY_WORDS, STEP_TOUCHED, STEP_WAKES
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
 from everview.kernels.trace.sort import sort_columns
 from everview.kernels.trace.trace import (
     TRACE_COUNT,
     TRACE_DELTA,
+    TRACE_PLACE,
     TRACE_TABLE,
+    TRACE_TOUCHED,
+    TRACE_WAKES,
     compact,
     free_trace,
     new_trace,
@@ -238,6 +253,37 @@ def replace_list(block, field, words, n, count_field, count):
     return 0
 
 
+@entry("int", "int", "words", "words", "words")
+def replace_wakes(step, instructions, wakes, n, batchers, nbatchers, traces, ntraces):
+    """Write down who has to be visited for what, between steps, for a program of so many instructions (0: it visits
+    all); see `everview.kernels.run.ready`. `wakes` are the lists; `batchers` and `traces`, in the executor's order, are
+    pairs of an address and where its list begins. All instructions are ready. One call, as `replace_list`.
+    """
+    bits = 0
+    words = (instructions + READY_BITS - 1) // READY_BITS
+    if instructions > 0:
+        bits = alloc(words)
+    lists = alloc(max(n, 1))
+    touched = alloc(max(ntraces // 2, 1))
+    for i in range(n):
+        st(lists, i, raw_load(wakes, i))
+    for field, block in ((STEP_READY, bits), (STEP_WAKES, lists), (STEP_TOUCHED, touched)):
+        free(ld(step, field))
+        st(step, field, block)
+    st(step, STEP_READY_WORDS, words)
+    st(step, STEP_NTOUCHED, 0)
+    wake_all(step)
+    for i in range(nbatchers // 2):
+        st(raw_load(batchers, 2 * i), BATCHER_STEP, step)
+        st(raw_load(batchers, 2 * i), BATCHER_WAKES, raw_load(batchers, 2 * i + 1))
+    for i in range(ntraces // 2):
+        trace = raw_load(traces, 2 * i)
+        st(trace, TRACE_PLACE, i)
+        st(trace, TRACE_TOUCHED, 0)
+        st(trace, TRACE_WAKES, raw_load(traces, 2 * i + 1))
+    return 0
+
+
 @entry("int", "int", brief=True, allocates=False)
 def peek(block, index):
     """A word of a block."""
@@ -309,6 +355,7 @@ def preset_columns(ctx, columns, cols, n, time):
         free(copy)
     else:
         st(ctx, ARRANGE_PRESET, sort_columns(columns, n, cols, time, ld(ctx, ARRANGE_STEP)))
+    wake_taker(ld(ctx, ARRANGE_BATCHER))
     return 0
 
 

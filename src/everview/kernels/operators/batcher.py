@@ -12,8 +12,20 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, raw_load, st
+from everview.kernels.run.ready import wake
 
-BATCHER_WIDTH, BATCHER_SCOPE, BATCHER_BUFFERS, BATCHER_NBUFFERS, BATCHER_WORDS = range(5)
+(
+    BATCHER_WIDTH,
+    BATCHER_SCOPE,
+    BATCHER_BUFFERS,
+    BATCHER_NBUFFERS,
+    BATCHER_STEP,
+    BATCHER_WAKES,
+    BATCHER_WORDS,
+) = range(7)
+"""BATCHER_STEP, BATCHER_WAKES: the step, and where the list of the instructions begins that take the rows; 0 in loops
+and for a helper's own batcher (see `everview.kernels.run.ready`).
+"""
 
 BUFFER_NEXT = 2  # word of a buffer with the address of the next one
 BUFFER_TRY = 3  # word of a buffer with the number of rows at which to add up equal ones (see `consolidate_buffer`)
@@ -33,7 +45,17 @@ def new_batcher(width, scope):
     st(batcher, BATCHER_SCOPE, scope)
     st(batcher, BATCHER_BUFFERS, buffers)
     st(batcher, BATCHER_NBUFFERS, 8)
+    st(batcher, BATCHER_STEP, 0)
+    st(batcher, BATCHER_WAKES, 0)
     return batcher
+
+
+@inner
+def wake_taker(batcher):
+    """Let the step visit whoever takes the rows."""
+    wakes = ld(batcher, BATCHER_WAKES)
+    if wakes != 0:
+        wake(ld(batcher, BATCHER_STEP), wakes)
 
 
 @inner
@@ -57,7 +79,7 @@ def free_batcher(batcher):
 
 @shared
 def room(batcher, slot, rows):
-    """The buffer of a slot, with room for `rows` more rows."""
+    """The buffer of a slot, with room for `rows` more rows, which its caller is going to write."""
     n = ld(batcher, BATCHER_NBUFFERS)
     if slot >= n:
         more = max(2 * n, slot + 1)
@@ -84,6 +106,8 @@ def room(batcher, slot, rows):
             buffer = grow(buffer, BUFFER_ROWS_AT + cap * width, BUFFER_ROWS_AT + used * width)
             st(buffer, 1, cap)
             st(buffers, slot, buffer)
+    if ld(buffer, 0) == 0:
+        wake_taker(batcher)
     return buffer
 
 

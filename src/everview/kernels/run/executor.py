@@ -2,10 +2,12 @@
 
 A program is a block of instructions, four words each: [what, operator's address, context, jump].
 
-    INSTRUCTION_CALL   call the operator with its context
+    INSTRUCTION_CALL   call the operator with its context; jump is 0, or STAYS_READY
     INSTRUCTION_LOOP   enter the loop's next pending time, or jump behind its INSTRUCTION_END
     INSTRUCTION_END    leave the pass and jump back to INSTRUCTION_LOOP
     INSTRUCTION_STOP   return to the driver: shards of one dataflow exchange rows and agree on the next loop time here
+
+Operators for which nothing has come are not called (`everview.kernels.run.ready`), except those marked STAYS_READY.
 
 A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function):
 then the call returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the
@@ -35,11 +37,30 @@ from everview.kernels.memory import (
     take_lost,
 )
 from everview.kernels.operators.batcher import BATCHER_WIDTH, append_rows, clear_batcher, keep_batcher
-from everview.kernels.run.scope import SCOPE_OVERRUN, end_time, keep_scope, next_time, reset_scope
-from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
+from everview.kernels.run.ready import clear_ready, list_touched, next_ready, set_ready, wake_all
+from everview.kernels.run.scope import SCOPE_OVERRUN, end_time, keep_scope, next_time, reset_if_used
+from everview.kernels.run.step import (
+    STEP_BASE,
+    STEP_EPOCHS,
+    STEP_FAULT,
+    STEP_NTOUCHED,
+    STEP_READY,
+    STEP_SPLIT,
+    STEP_STOP,
+    STEP_TEAM,
+    STEP_TOUCHED,
+)
 from everview.kernels.run.ticks import ticks
 from everview.kernels.threads.team import everyone
-from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, settle_folded, uncommitted
+from everview.kernels.trace.trace import (
+    TRACE_TOUCHED,
+    fold,
+    keep_trace,
+    publish,
+    roll_back,
+    settle_folded,
+    uncommitted,
+)
 
 (
     EXECUTOR_PROGRAM,
@@ -74,6 +95,7 @@ operators are timed (`everview.dataflow.timing`).
 """
 
 INSTRUCTION_CALL, INSTRUCTION_LOOP, INSTRUCTION_END, INSTRUCTION_STOP = range(4)
+STAYS_READY = 1
 (
     ENDED_DONE,
     ENDED_PYTHON_NEEDED,
@@ -104,12 +126,19 @@ def _run(session):
     left = INSTRUCTIONS_PER_LOOK
     times = ld(session, EXECUTOR_TIMES)
     before = ticks() if times != 0 else 0
-    while pc < length:
+    ready = ld(ld(session, EXECUTOR_STEP), STEP_READY)
+    while True:
+        if ready != 0:
+            pc = next_ready(ready, pc, length)
+        if pc >= length:
+            break
         at = 4 * pc
         what = ld(program, at)
         ctx = ld(program, at + 2)
         if what == INSTRUCTION_CALL:
             st(session, EXECUTOR_PC, pc)
+            if ready != 0 and ld(program, at + 3) != STAYS_READY:
+                clear_ready(ready, pc)
             answer = call_pointer(ld(program, at + 1), ctx)
             look_at_memory(session)
             if times != 0:
@@ -119,6 +148,8 @@ def _run(session):
             if DEBUG and faults() != 0:
                 return ENDED_MEMORY_FAULT
             if answer == AGAIN:
+                if ready != 0:
+                    set_ready(ready, pc)
                 return ENDED_YIELD
             if answer != 0:
                 return ENDED_PYTHON_NEEDED if answer == CALL_PYTHON else ENDED_VIOLATION
@@ -161,15 +192,52 @@ def merged(session, i, before):
         st(times, i, ld(times, i) + ticks() - before)
 
 
+@inner
+def touched(session):
+    """How many traces the step adds to."""
+    return ld(ld(session, EXECUTOR_STEP), STEP_NTOUCHED)
+
+
+@inner
+def touched_place(session, k):
+    """The place of the k-th of them among all traces."""
+    return ld(ld(ld(session, EXECUTOR_STEP), STEP_TOUCHED), k)
+
+
+@inner
+def touched_trace(session, k):
+    """The k-th of them."""
+    return ld(ld(session, EXECUTOR_TRACES), touched_place(session, k))
+
+
+@inner
+def touch_all(session):
+    """Commit all traces with the step, as shards do."""
+    for i in range(ld(session, EXECUTOR_NTRACES)):
+        trace = ld(ld(session, EXECUTOR_TRACES), i)
+        if ld(trace, TRACE_TOUCHED) == 0:
+            st(trace, TRACE_TOUCHED, 1)
+            list_touched(ld(session, EXECUTOR_STEP), i)
+
+
+@inner
+def untouch(session):
+    """The step is over."""
+    for k in range(touched(session)):
+        st(touched_trace(session, k), TRACE_TOUCHED, 0)
+    st(ld(session, EXECUTOR_STEP), STEP_NTOUCHED, 0)
+
+
 @task
 def _fold_traces(session):
     """Fold traces, one after the other, until none is left."""
     s = ld(session, EXECUTOR_STEP)
     time = ld(s, STEP_BASE) + ld(s, STEP_EPOCHS)
     while True:
-        i = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
-        if i >= ld(session, EXECUTOR_NTRACES):
+        k = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
+        if k >= touched(session):
             return 0
+        i = touched_place(session, k)
         before = merging(session)
         fold(ld(ld(session, EXECUTOR_TRACES), i), time)
         merged(session, i, before)
@@ -179,9 +247,10 @@ def _fold_traces(session):
 def _settle_traces(session):
     """Settle traces, one after the other, until none is left."""
     while True:
-        i = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
-        if i >= ld(session, EXECUTOR_NTRACES):
+        k = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
+        if k >= touched(session):
             return 0
+        i = touched_place(session, k)
         before = merging(session)
         added = settle_folded(ld(ld(session, EXECUTOR_TRACES), i))
         merged(session, i, before)
@@ -198,11 +267,12 @@ def _settle_together(session):
 
 @inner
 def settle_if_possible(session, team):
-    """Restore the sizes of all traces, as far as there is memory: the step is complete, whatever happens here."""
+    """Restore the sizes of the step's traces, as far as there is memory: it is complete, whatever happens here."""
     number = new_number()
     st(session, EXECUTOR_NEXT_TRACE, 0)
     if attempt(_settle_together() if team != 0 else _settle_traces(), session, number) != 0:
         _reclaim(session, number)
+    untouch(session)
 
 
 @inner
@@ -241,10 +311,12 @@ def _reclaim(session, number):
 def _commit(session):
     s = ld(session, EXECUTOR_STEP)
     team = ld(s, STEP_TEAM)
+    if ld(s, STEP_READY) == 0:
+        touch_all(session)
     if team != 0:
         rows = 0
-        for i in range(ld(session, EXECUTOR_NTRACES)):
-            rows += uncommitted(ld(ld(session, EXECUTOR_TRACES), i))
+        for k in range(touched(session)):
+            rows += uncommitted(touched_trace(session, k))
         if rows < ld(s, STEP_SPLIT):
             team = 0
     length = ld(session, EXECUTOR_LENGTH)
@@ -255,8 +327,8 @@ def _commit(session):
     else:
         call_pointer(_fold_traces(), session)
     look_at_memory(session)
-    for i in range(ld(session, EXECUTOR_NTRACES)):
-        publish(ld(ld(session, EXECUTOR_TRACES), i))
+    for k in range(touched(session)):
+        publish(touched_trace(session, k))
     forget_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
     st(session, EXECUTOR_PC, length)
     reset_agendas(session)
@@ -268,7 +340,7 @@ def reset_agendas(session):
     """Empty the agendas of all loops."""
     scopes = ld(session, EXECUTOR_SCOPES)
     for i in range(ld(session, EXECUTOR_NSCOPES)):
-        reset_scope(ld(scopes, i))
+        reset_if_used(ld(scopes, i))
 
 
 @inner
@@ -313,9 +385,9 @@ def resume(session, pc):
 @inner
 def undo(session):
     """Put traces, batchers and agendas back to what they were before the step under way."""
-    traces = ld(session, EXECUTOR_TRACES)
-    for i in range(ld(session, EXECUTOR_NTRACES)):
-        roll_back(ld(traces, i))
+    for k in range(touched(session)):
+        roll_back(touched_trace(session, k))
+    untouch(session)
     undo_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
     batchers = ld(session, EXECUTOR_BATCHERS)
     for i in range(ld(session, EXECUTOR_NBATCHERS)):
@@ -329,6 +401,7 @@ def abort(session, failed):
     thread has failed, and what it allocated is given back.
     """
     undo(session)
+    wake_all(ld(session, EXECUTOR_STEP))
     if failed != 0:
         _reclaim(session, last_failed())
     return 0

@@ -86,6 +86,13 @@ def keep_scope(scope):
 
 
 @inner
+def reset_if_used(scope):
+    """Empty the agenda, if the step has put anything there."""
+    if ld(scope, SCOPE_HASH_USED) != 0 or ld(scope, SCOPE_OVERRUN) != 0:
+        reset_scope(scope)
+
+
+@inner
 def reset_scope(scope):
     """Empty the agenda."""
     st(scope, SCOPE_NOW, 0)

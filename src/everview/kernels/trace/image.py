@@ -17,7 +17,15 @@ from __future__ import annotations
 
 from everview.kernels.build.native import DEBUG, entry, inner
 from everview.kernels.memory import alloc, ld, raw_load, raw_store, st
-from everview.kernels.run.executor import EXECUTOR_NTRACES, EXECUTOR_TRACES, reset_agendas, settle_if_possible
+from everview.kernels.run.executor import (
+    EXECUTOR_STEP,
+    reset_agendas,
+    settle_if_possible,
+    touch_all,
+    touched,
+    touched_trace,
+)
+from everview.kernels.run.step import STEP_READY
 from everview.kernels.trace.batch import (
     BATCH_CAP,
     BATCH_COLS,
@@ -119,9 +127,10 @@ def write_image(batch, out, at):
 @inner
 def fold_all(session, time):
     """Fold what the step added to each trace into one batch; `time` is the step's last epoch."""
-    traces = ld(session, EXECUTOR_TRACES)
-    for i in range(ld(session, EXECUTOR_NTRACES)):
-        fold(ld(traces, i), time)
+    if ld(ld(session, EXECUTOR_STEP), STEP_READY) == 0:
+        touch_all(session)
+    for k in range(touched(session)):
+        fold(touched_trace(session, k), time)
 
 
 @entry("int", "int")
@@ -134,9 +143,8 @@ def fold_step(session, time):
 @entry("int")
 def settle_step(session):
     """The folded step is complete: make it part of the traces."""
-    traces = ld(session, EXECUTOR_TRACES)
-    for i in range(ld(session, EXECUTOR_NTRACES)):
-        publish(ld(traces, i))
+    for k in range(touched(session)):
+        publish(touched_trace(session, k))
     reset_agendas(session)
     settle_if_possible(session, 0)
     return 0

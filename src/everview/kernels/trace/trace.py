@@ -19,12 +19,16 @@ are what TRACE_SINCE and that word will be; then TRACE_ADDED is the size of the 
 
 TRACE_DELTA is the batch that the last pass added, TRACE_STAMP the loop time of that pass: readers at the same loop time
 find the change there and the previous state in the rest of the list.
+
+TRACE_PLACE is the trace's place in the executor's list, TRACE_TOUCHED whether the step under way has added to it, and
+TRACE_WAKES where the list of its readers begins (see `everview.kernels.run.ready`).
 """
 
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, st
+from everview.kernels.run.ready import NO_PLACE, list_touched, wake
 from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.trace.batch import (
     BATCH_CAP,
@@ -72,8 +76,11 @@ from everview.kernels.trace.merge import (
     TRACE_NEXT_SINCE,
     TRACE_COPY,
     TRACE_ADDED,
+    TRACE_PLACE,
+    TRACE_TOUCHED,
+    TRACE_WAKES,
     TRACE_WORDS,
-) = range(20)
+) = range(23)
 
 REWRITE_ROWS = 128  # rows up to which the last batch is simply rewritten
 MERGE_NOW_ROWS = 4096  # rows up to which a merge is done in one go
@@ -106,6 +113,9 @@ def new_trace(cols, diffs, keep, since, effort, stateless):
     st(trace, TRACE_NEXT_SINCE, since)
     st(trace, TRACE_COPY, 0)
     st(trace, TRACE_ADDED, 0)
+    st(trace, TRACE_PLACE, NO_PLACE)
+    st(trace, TRACE_TOUCHED, 0)
+    st(trace, TRACE_WAKES, 0)
     return trace
 
 
@@ -197,11 +207,22 @@ def clear_delta(trace):
     st(trace, TRACE_DELTA, 0)
 
 
+@inner
+def touch(trace, step):
+    """List the trace as one that the step adds to."""
+    if ld(trace, TRACE_TOUCHED) == 0 and ld(trace, TRACE_PLACE) != NO_PLACE:
+        st(trace, TRACE_TOUCHED, 1)
+        list_touched(step, ld(trace, TRACE_PLACE))
+
+
 @shared
 def add_delta(trace, batch, stamp, step):
-    """Append the change of this pass, first folding earlier batches of the same step to keep them few. `step` is for
-    its team.
+    """Append the change of this pass, first folding earlier batches of the same step to keep them few, and let the step
+    visit its readers.
     """
+    touch(trace, step)
+    if ld(trace, TRACE_WAKES) != 0:
+        wake(step, ld(trace, TRACE_WAKES))
     clear_delta(trace)
     st(trace, TRACE_DELTA, batch)
     st(trace, TRACE_STAMP, stamp)
