@@ -68,11 +68,11 @@ def one(
 def compare(question: str, graph: graphs.Graph, only: str | None, repeats: int, limit: float) -> list[dict[str, Any]]:
     """All spellings of a question, each in turns with the library's."""
     tiny = graphs.load("tiny")
-    library = spellings.LIBRARY[question]
     rows = []
     for name, make in spellings.PLAIN[question].items():
         if only is not None and only not in name:
             continue
+        library = spellings.INSTEAD.get((question, name), spellings.LIBRARY[question])
         for warm in (library, make):
             one(question, warm, tiny, None)
         ours: list[dict[str, Any]] = []

@@ -4,6 +4,9 @@ Each is a function that makes the view in a session with tables `edge(src, dst)`
 `root(node)`. `LIBRARY` has the graph library's own for each question, with the same columns and rows. What differs
 from one spelling to the next is what people differ in: whether an undirected edge is walked by two rules or by one
 over a union, whether the minimum is taken inside the recursion or after it, UNION or UNION ALL, where a filter stands.
+
+Some spellings ask for more than the answer: `db.datalog` makes every relation of a program a view, and a filter is a
+condition that the library has to test, too. `INSTEAD` has the library's own with the same besides.
 """
 
 from __future__ import annotations
@@ -139,14 +142,20 @@ WCC_RULES_BOTH = rules(
     """,
     "part",
 )
-WCC_RULES_EITHER = rules(
+WCC_RULES_BOTH_ONE = wanted(
     """
-    node(X) :- edge(X, _) ; edge(_, X).
-    part(X, min(X)) :- node(X).
-    part(Y, min(L)) :- part(X, L), (edge(X, Y) ; edge(Y, X)).
+    both(X, Y) :- edge(X, Y).
+    both(X, Y) :- edge(Y, X).
+    part(X, min(L)) :- both(X, _), L = X ; part(Y, L), both(Y, X).
     """,
     "part",
 )
+EITHER = """
+    node(X) :- edge(X, _) ; edge(_, X).
+    part(X, min(X)) :- node(X).
+    part(Y, min(L)) :- part(X, L), (edge(X, Y) ; edge(Y, X)).
+    """
+WCC_RULES_EITHER, WCC_RULES_EITHER_ONE = rules(EITHER, "part"), wanted(EITHER, "part")
 WCC_RULES_AFTERWARDS = wanted(
     """
     both(X, Y) :- edge(X, Y) ; edge(Y, X).
@@ -336,7 +345,9 @@ PLAIN: dict[str, dict[str, Spelling]] = {
         "SQL, min afterwards": WCC_SQL_AFTERWARDS,
         "rules": WCC_RULES,
         "rules, over a union": WCC_RULES_BOTH,
+        "rules, over a union, one wanted": WCC_RULES_BOTH_ONE,
         "rules, either": WCC_RULES_EITHER,
+        "rules, either, one wanted": WCC_RULES_EITHER_ONE,
         "rules, min afterwards": WCC_RULES_AFTERWARDS,
     },
     "sssp": {
@@ -372,4 +383,26 @@ LIBRARY: dict[str, Spelling] = {
     "reach": collection(lambda db: Graph(db["edge"]).reach(db["root"])),
     "scc edges": collection(lambda db: Graph(db["edge"]).scc_edges()),
     "scc": collection(_strong),
+}
+
+
+def _beside(text: str, question: str) -> Spelling:
+    """The library's own, after the views of some rules."""
+
+    def make(db: Any) -> View:
+        db.datalog(text)
+        return LIBRARY[question](db)
+
+    return make
+
+
+def _filtered(db: Any) -> Collection:
+    edge = db["edge"]
+    return Graph(edge.filter(edge.weight > 0), weight="weight").sssp(db["root"])
+
+
+INSTEAD: dict[tuple[str, str], Spelling] = {
+    ("wcc", "rules, over a union"): _beside("both(X, Y) :- edge(X, Y). both(X, Y) :- edge(Y, X).", "wcc"),
+    ("wcc", "rules, either"): _beside("node(X) :- edge(X, _) ; edge(_, X).", "wcc"),
+    ("sssp", "SQL, UNION and a filter"): collection(_filtered),
 }

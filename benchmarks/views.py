@@ -21,6 +21,7 @@ import everview as ev
 FORMS: dict[str, str] = {
     "plain": "SELECT k, x FROM t WHERE k = {i}",
     "groups": "SELECT k, sum(x) AS s FROM t WHERE k = {i} GROUP BY k",
+    "groups, other table": "SELECT k, sum(x) AS s FROM w WHERE k = {i} GROUP BY k",
     "join": "SELECT t.k, x, label FROM t JOIN u ON t.k = u.k WHERE t.k = {i}",
     "now, one window": "SELECT k, x FROM t WHERE k = {i} AND ts > now() - INTERVAL '1 hour'",
     "now, as many windows": "SELECT k, x FROM t WHERE k = {i} AND ts > now() - INTERVAL '{j} seconds'",

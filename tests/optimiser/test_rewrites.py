@@ -97,16 +97,32 @@ class Queries:
                 f"WITH RECURSIVE r(a, b) AS ({start} UNION SELECT r.a, n.b FROM r JOIN n ON r.b = n.a) "
                 f"SELECT x.a, {of} AS b FROM r AS x JOIN r AS y ON x.a = y.b AND x.b = y.a GROUP BY x.a"
             )
+        end = dice.choice(("", "", " WHERE a = 1", " WHERE b = 2", " WHERE a = 1 AND b < 3"))
         return (
             f"WITH RECURSIVE r(a, b) AS (SELECT a, b FROM {below} AS q UNION "
-            f"SELECT r.a, t.b FROM r JOIN t ON r.b = t.a) SELECT a, b FROM r"
+            f"SELECT r.a, t.b FROM r JOIN t ON r.b = t.a) SELECT a, b FROM r{end}"
         )
 
 
-def views(db: ev.Session, text: str) -> dict[str, ev.View]:
+def loops_in_loops(dice: random.Random) -> Spelling:
+    """A random spelling of what SQL cannot say: loops in a loop that trim edges."""
+    stages = dice.choice((1, 2))
+    selects = (dice.choice(("all", "variable")), dice.choice(("all", "first")) if stages == 2 else "")
+    starts = tuple(dice.choice(("S", "T", "ST")) for _ in range(2))
+    best = tuple(dice.choice(("min", "min", "max")) for _ in range(2))
+    return Spelling(stages, selects, starts, best, dice.random() < 0.5, dice.random() < 0.5)  # type: ignore[arg-type]
+
+
+def views(db: ev.Session, query: str | Spelling) -> dict[str, ev.View]:
     """The view of a query as it is written, with each rewrite that changes it, with all, and as a user gets it."""
-    db.sql(f"CREATE VIEW usual AS {text}")
-    db.sql(f"/*+ plan(verbatim) */ CREATE VIEW written AS {text}")
+    if isinstance(query, Spelling):
+        t = db["t"]
+        source = query.collection(t.select(src=t.a, dst=t.b))
+        db.view("usual", source)
+        db.view("written", source, plan="verbatim")
+    else:
+        db.sql(f"CREATE VIEW usual AS {query}")
+        db.sql(f"/*+ plan(verbatim) */ CREATE VIEW written AS {query}")
     found = {"usual": db["usual"], "written": db["written"]}
     source = relation_of(db["written"]).source
     for name in (*REWRITES, "all"):
@@ -121,7 +137,9 @@ def check(seed: int, steps: int) -> list[str]:
     dice = random.Random(seed)
     with ev.connect() as db:
         db.sql(SCHEMA)
-        text = Queries(seed).query(dice.choice((2, 3, 3, 4)))
+        text: str | Spelling = Queries(seed).query(dice.choice((2, 3, 3, 4)))
+        if seed % 12 == 11:
+            text = loops_in_loops(dice)
         try:
             made = views(db, text)
         except EverviewError as error:
@@ -159,7 +177,7 @@ def test_random_queries() -> None:
 def test_many_random_queries() -> None:
     first, count = int(os.environ.get("EVERVIEW_SEED", "1000")), int(os.environ.get("EVERVIEW_QUERIES", "600"))
     found = Counter(name for seed in range(first, first + count) for name in check(seed, 12))
-    assert set(found) >= {*REWRITES, "all"} - {"narrowed"}, found
+    assert set(found) == {*REWRITES, "all"}, found
 
 
 def plans(query: str, rewrite: str) -> tuple[str, str]:

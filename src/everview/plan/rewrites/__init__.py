@@ -10,6 +10,7 @@ was made of, so that none of it can be dropped unnoticed:
 
     constant_conditions  conditions that are constant, and what is empty because of them
     backward_search  conditions on the far end of a recursion: searched backwards
+    constant_columns  columns of a recursion with one value in all rows: left out of it
     strong_components  the least mutually reachable node: strong components, not all pairs
     edge_trimming  edges trimmed down to strong components: with hashes as labels, small ones first
     outer_joins  an outer join that only preserves its kept side is that side
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from everview.plan.narrowed_loops import narrowed
 from everview.plan.nodes import Node
 from everview.plan.rewrites.backward_search import with_backward_searches
+from everview.plan.rewrites.constant_columns import without_constant_columns
 from everview.plan.rewrites.constant_conditions import without_constants
 from everview.plan.rewrites.disjunctive_joins import without_either
 from everview.plan.rewrites.edge_trimming import with_hashed_labels
@@ -48,6 +50,7 @@ REWRITES: dict[str, Rewrite] = {
     "narrowed": narrowed,
     "constants": without_constants,
     "backwards": with_backward_searches,
+    "fixed": without_constant_columns,
     "strong": with_strong_components,
     "trimming": with_hashed_labels,
     "outer": without_unread_joins,
@@ -60,7 +63,8 @@ REWRITES: dict[str, Rewrite] = {
 WRITTEN = ("filters", "narrowed")
 """Those stored in a view's plan."""
 
-BEFORE, AFTER = ("constants", "backwards", "strong", "trimming", "outer", "itself"), ("groups", "either")
+BEFORE = ("constants", "backwards", "fixed", "strong", "trimming", "outer", "itself")
+AFTER = ("groups", "either")
 """Those applied when a view is built: before loops and columns are processed, and after."""
 
 DONE = {
@@ -69,6 +73,7 @@ DONE = {
     "either": "a join on one condition or another is several joins",
     "constants": "what is always true, or never, is left out",
     "backwards": "a recursion whose far end is given is searched from there",
+    "fixed": "a column of a recursion with one value in all rows is left out of it",
     "strong": "nodes that reach each other are strong components, not pairs",
     "trimming": "edges are trimmed down to strong components by labels without an order",
     "outer": "an outer join is left out: nobody reads its other side, and it doubles no row",
