@@ -21,6 +21,8 @@ ALGORITHMS: dict[str, tuple[Made, str, str]] = {
     "within": (lambda g, s, p: g.within(3, s), "trees", "histories"),
     "k_hop": (lambda g, s, p: g.k_hop(s, 3), "trees", "histories"),
     "wcc": (lambda g, s, p: g.wcc(), "trees", "histories"),
+    "scc": (lambda g, s, p: g.scc(), "components", "components"),
+    "scc_edges": (lambda g, s, p: g.scc_edges(), "components", "components"),
     "rpq": (lambda g, s, p: g.rpq("a / b*"), "trees", "trees"),
     "label_propagation": (lambda g, s, p: g.label_propagation(3), "rounds", "rounds"),
     "pagerank": (lambda g, s, p: g.pagerank(4), "rounds", "histories"),

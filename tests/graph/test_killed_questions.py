@@ -25,7 +25,8 @@ BUDGET = 60_000
 
 
 def questions(tables: Mapping[str, ev.Table], **how: Any) -> dict[str, tuple[ev.Collection, str | None]]:
-    """Each form there is, and how its view is planned: trees, histories (some within a budget), pairs."""
+    """Each form there is, and how its view is planned: trees, histories (some within a budget), pairs,
+    strong components."""
     edge, source, pair = (tables[name] for name in SCHEMAS)
     g, lean = Graph(edge, weight="w"), Graph(edge, weight="w", memory="lean")
     tight = Graph(edge, weight="w", budget=BUDGET)
@@ -36,6 +37,8 @@ def questions(tables: Mapping[str, ev.Table], **how: Any) -> dict[str, tuple[ev.
         "lean_cost": (lean.sssp(source), None),
         "lean_rank": (Graph(edge, memory="lean").pagerank(3), None),
         "halves": (g.distance(pair), None),
+        "strong": (g.scc(), None),
+        "strong_edges": (g.scc_edges(), None),
         "tight": (tight.distance(pair), "whole"),
     }
 
@@ -104,7 +107,7 @@ def lives(path: Path, count: int, seed: int, longest: float) -> int:
             writer.kill()
         db, tables = opened(path)
         kinds = {o.kind for o in inside(db).runtime.dataflow.operators()}
-        assert {"trees", "histories", "halves"} <= kinds
+        assert {"trees", "histories", "halves", "components"} <= kinds
         assert db.check() == [] and db.time >= time_reached
         agrees(db, tables)
         tables["edge"].insert([(0, 50 + life, 1), (50 + life, 1, 0)])  # forms that were not written are grown

@@ -118,6 +118,8 @@ def test_what_loops_say(seed: int) -> None:
     """In every transaction of a step: filters, columns between the ends, strings, views of the view."""
     dice = random.Random(seed)
     twins = Twins(WIDE, views)
+    kept = {name: kept_as(view) for name, view in twins.views[0].items()}
+    assert kept.pop("sizes") == [] and set(map(tuple, kept.values())) == {("components",)}
     nodes = (6, 14)[seed]
     draw = {"edge": lambda: (dice.choice("ab"), dice.randrange(nodes), dice.randint(1, 3), dice.randrange(nodes))}
     for _ in range(12):

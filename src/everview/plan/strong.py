@@ -94,12 +94,22 @@ def _inside(node: plan.Node) -> plan.Node | None:
     if not isinstance(node, plan.LoopResult) or node.loop.depth != 1 or len(node.loop.bodies) != 1:
         return None
     edges = node.loop.initials[0]
-    if edges is None or len(edges.types) != 2 or free_variables(node) or node != edges_inside(edges):
+    if edges is None or len(edges.types) != 2 or free_variables(node):
+        return None
+    if node != edges_inside(edges) and not _over_rows(node, edges):
         return None
     if not never_negative(edges) or any(t.kind == "float" for t in edges.types):
         return None
     known = [call("is_not_null", ColumnRef(t, c)) for c, t in enumerate(edges.types) if t.nullable]
     return plan.Filter(edges, conjunction(known, "and")) if known else edges
+
+
+def _over_rows(node: plan.Node, edges: plan.Node) -> bool:
+    """Whether a node is the edges inside components, where edges are two columns of what is joined."""
+    if not isinstance(edges, plan.Project) or not all(isinstance(e, ColumnRef) for e in edges.exprs):
+        return False
+    near, far = (e.index for e in edges.exprs)  # type: ignore[attr-defined]
+    return near != far and node == edges_inside(edges, edges.child, near, far)
 
 
 def _labels(start: plan.Node, edges: plan.Node, node: int, value: int, types: plan.Types) -> StrongLabels:

@@ -181,22 +181,24 @@ def components(edges: plan.Node, alone: list[plan.Node], *, on_cycles: bool, kin
     return take(plan.Join(take(chosen, 0, 2), name, (1,), (0,)), 0, 3)
 
 
-def edges_inside(edges: plan.Node) -> plan.Node:
-    """The edges (near, far) inside strong components, with multiplicities."""
-    return plan.LoopResult(plan.Loop(1, (edges,), (_both_ways(edges, plan.Variable(1, 0, edges.types)),)), 0)
+def edges_inside(edges: plan.Node, rows: plan.Node | None = None, near: int = 0, far: int = 1) -> plan.Node:
+    """The edges (near, far) inside strong components, with multiplicities. They may be columns of wider `rows`, which
+    are then what is joined: their indexes are shared.
+    """
+    rows = edges if rows is None else rows
+    inside = plan.Variable(1, 0, edges.types)
+    body = _trimmed(_trimmed(inside, rows, near, far), rows, far, near)
+    return plan.LoopResult(plan.Loop(1, (edges,), (body,)), 0)
 
 
-def _both_ways(edges: plan.Node, inside: plan.Node) -> plan.Node:
-    return _trimmed(_trimmed(inside, edges, 0, 1), edges, 1, 0)
-
-
-def _trimmed(inside: plan.Node, edges: plan.Node, near: int, far: int) -> plan.Node:
+def _trimmed(inside: plan.Node, rows: plan.Node, near: int, far: int) -> plan.Node:
     """The edges, read from `near` to `far`, whose ends receive the same label when labels spread along `inside`;
     reversed. The same plan as `Graph.scc_edges`.
     """
-    label = _labels(_nodes([take(edges, far)]), inside, depth=2)
-    tagged = plan.Join(plan.Join(edges, label, (near,), (0,)), label, (far,), (0,))  # ends, n, label, n, label
-    same = call("eq", ColumnRef(INT, 3), ColumnRef(INT, 5))
+    label = _labels(_nodes([take(rows, far)]), inside, depth=2)
+    tagged = plan.Join(plan.Join(rows, label, (near,), (0,)), label, (far,), (0,))  # rows, n, label, n, label
+    width = len(rows.types)
+    same = call("eq", ColumnRef(INT, width + 1), ColumnRef(INT, width + 3))
     return take(plan.Filter(tagged, same), far, near)
 
 
