@@ -2,7 +2,7 @@
 
 Without that variable the wheel is plain Python, for every platform, and needs `everview[compile]`. With it, the wheel
 is for this platform. Its kernels use only Python's stable ABI, and refer to the C library without versions
-(`everview.kernels.build.linking`), so one wheel serves CPython 3.11 and later, and every glibc since 2.17.
+(`everview.kernels.build.linker`), so one wheel serves CPython 3.11 and later, and every glibc since 2.17.
 """
 
 from __future__ import annotations

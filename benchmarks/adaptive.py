@@ -26,7 +26,7 @@ from typing import Any
 import common  # noqa: F401  (finds a checkout)
 
 import everview as ev
-from everview.optimiser.chosen import optimiser_of
+from everview.optimiser.best_plans import optimiser_of
 from everview.session.core import core_of
 
 Row = tuple[int, ...]

@@ -23,7 +23,7 @@ import common
 sys.path.insert(0, str(common.ROOT))
 
 from everview.optimiser.bottom_up import BottomUp, Memo
-from everview.optimiser.observed import with_pipelines
+from everview.optimiser.observed_problem import with_pipelines
 from everview.optimiser.problem import UNIT, Problem, Relation, logarithm
 from everview.optimiser.pruning import Pruned
 from everview.optimiser.rules import Optimiser

@@ -36,7 +36,7 @@ import plot
 
 import everview as ev
 from everview.graph import Graph
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.frontier import histories as histories_k
 from everview.kernels.frontier import history as history_k
 
@@ -190,11 +190,11 @@ def _dropped(edges: np.ndarray, questions: int, changes: int, part: float, exact
             (history_k.HISTORY_EXACT, int(exact)),
             (history_k.HISTORY_MOST_DEGREE, most),
         ):
-            make.poke(operator.context, word, value)
+            structures.poke(operator.context, word, value)
     live.asked.insert([(a + 1, b) for a, b in lean._pairs(live.nodes - 1, questions)])  # what is written now is dropped
-    before = sum(make.peek(o.context, history_k.HISTORY_RECALLED) for o in live.operators())
+    before = sum(structures.peek(o.context, history_k.HISTORY_RECALLED) for o in live.operators())
     taken = live.change(changes)
-    again = sum(make.peek(o.context, history_k.HISTORY_RECALLED) for o in live.operators()) - before
+    again = sum(structures.peek(o.context, history_k.HISTORY_RECALLED) for o in live.operators()) - before
     live.db.close()
     return {"part": part, "change_us": taken, "worked_out_again": again / changes}
 

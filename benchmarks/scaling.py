@@ -26,7 +26,7 @@ import numpy as np
 
 import everview as ev
 from everview.dataflow.batch_merge import TraceShape
-from everview.spark.driver.merging import Request
+from everview.spark.driver.compaction import Request
 from everview.spark.transport.channel import Channel
 from everview.store import Image, Store
 

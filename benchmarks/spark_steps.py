@@ -29,7 +29,7 @@ import everview as ev
 from everview import col
 from everview.session.core import core_of
 from everview.spark import local_session
-from everview.spark.driver.lingering import LINGER, LONGEST
+from everview.spark.driver.idle_tasks import LINGER, LONGEST
 
 
 def clock(what: Callable[[], Any]) -> float:

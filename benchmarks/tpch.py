@@ -35,7 +35,7 @@ from sqlglot import exp, parse_one
 
 import everview as ev
 from everview.sql.select.compiler import Compiler
-from everview.sql.text import reading
+from everview.sql.text import statement_reader
 
 HERE = common.ROOT / "tests" / "sql" / "tpch"
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
@@ -134,9 +134,9 @@ def planning_ms(db: ev.Session, text: str) -> float:
     """Reading and planning, without building operators."""
 
     def once() -> None:
-        (statement,) = reading.statements(text)
+        (statement,) = statement_reader.statements(text)
         source = statement.source()
-        Compiler(db, source).query(reading.parsed(source), {}, None)
+        Compiler(db, source).query(statement_reader.parsed(source), {}, None)
 
     return round(1000 * min(cpu(once) for _ in range(3)), 2)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Any
 
 import everview as ev
-from everview.server.beside import Beside, serve_beside
+from everview.server.threaded_server import Beside, serve_beside
 
 SCHEMA = """
     CREATE TABLE sale (shop text NOT NULL, amount int NOT NULL);

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import everview as ev
-from everview.server.beside import serve_beside
+from everview.server.threaded_server import serve_beside
 
 SETUP = """
 CREATE TABLE invoice (id int PRIMARY KEY, tenant text, customer text, amount text);

@@ -18,10 +18,10 @@ Importing the package is cheap: public names are loaded on first use, compiled k
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from everview.kernels.build.absent import do_without
+from everview.kernels.build.no_compiler import do_without
 
 if TYPE_CHECKING:
-    from everview.codes.frozen import JSON_NULL
+    from everview.codes.immutable import JSON_NULL
     from everview.codes.intervals import Interval
     from everview.errors import (
         ClosedError,

@@ -2,7 +2,7 @@
 
 Installation runs this so that no first query waits for the compiler; a process that finds no compiled kernels runs it
 too. Compilation happens in a separate process, because it configures Numba in ways that other code would not expect
-(`everview.kernels.build.compiling`). A failed or interrupted compilation leaves nothing behind.
+(`everview.kernels.build.compiler`). A failed or interrupted compilation leaves nothing behind.
 
 `python -m everview.warm --into FOLDER [--cpu NAME]` builds what a wheel ships: a shared library of kernels for a named
 processor (`everview.kernels.build.cpus`) instead of this machine's own.
@@ -30,25 +30,25 @@ def _compile_here() -> None:
     cpu = os.environ.get(FOR_CPU)
     if cpu:
         _compile_for(cpus.IN_LLVM.get(cpu, cpu))
-    from everview.kernels.build import native  # noqa: F401, I001  # first: it and `compiling` know each other
-    from everview.kernels.build import compiling
+    from everview.kernels.build import native  # noqa: F401, I001  # first: it and `compiler` know each other
+    from everview.kernels.build import compiler
     from everview.kernels.build.progress import Progress
 
     print(f"compiling Everview's kernels ({cpu or 'this machine'}, {cache.build_mode()} build): once", flush=True)
     begun = time.monotonic()
-    progress = Progress(compiling.TOTAL)
-    compiling._say = lambda module: progress.tell(len(compiling.PARTS) - 2)  # two modules are not kernels
+    progress = Progress(compiler.TOTAL)
+    compiler._say = lambda module: progress.tell(len(compiler.PARTS) - 2)  # two modules are not kernels
     for name in cache.kernel_modules():
         importlib.import_module(name)
-    path = _keep(compiling.PARTS, cpu)
-    compiling.OBJECT_FILES.tidy()
+    path = _keep(compiler.PARTS, cpu)
+    compiler.OBJECT_FILES.tidy()
     seconds = f"{time.monotonic() - begun:.0f} s, {time.process_time():.1f} s of them CPU"
-    print(f"  {len(compiling.PARTS)} kernels ready, {seconds}, {path}", flush=True)
+    print(f"  {len(compiler.PARTS)} kernels ready, {seconds}, {path}", flush=True)
 
 
 def _keep(parts: list[tuple[str, bytes]], cpu: str | None) -> Path:
     if cpu:
-        from everview.kernels.build.linking import link
+        from everview.kernels.build.linker import link
 
         path = _library_in(Path(os.environ[INTO]), cpu)
         link(path, parts)

@@ -200,8 +200,8 @@ def test_subscribing_while_another_process_writes(folder: Path) -> None:
         t.insert([(1,)])
         heard: list[str] = []
         with ev.connect(folder / "state", read_only=True) as reader:
-            from everview.sql.shell import live
+            from everview.sql.shell import live_display
 
             t.insert([(2,)])
-            live.follow(reader, "t", heard.append, seconds=0.5)
+            live_display.follow(reader, "t", heard.append, seconds=0.5)
     assert sorted(heard) == ["t @1 +1  1", "t @2 +1  2"] or sorted(heard) == ["t @2 +1  1", "t @2 +1  2"]

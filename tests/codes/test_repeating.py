@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import everview as ev
-from everview.codes import repeating
+from everview.codes import multiplicity
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def test_some_of_many_rows_are_read_at_once(db: ev.Session) -> None:
 def test_a_container_has_less_than_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory.max").write_text("50000000\n")
     (tmp_path / "memory.current").write_text("20000000\n")
-    monkeypatch.setattr(repeating, "_CGROUP", tmp_path)
-    assert repeating.available() == 30_000_000
+    monkeypatch.setattr(multiplicity, "_CGROUP", tmp_path)
+    assert multiplicity.available() == 30_000_000
     with pytest.raises(ev.EverviewError, match="E_MEMORY"):
-        repeating.repeated(np.array([[1]]), np.array([5_000_000]))
+        multiplicity.repeated(np.array([[1]]), np.array([5_000_000]))
     (tmp_path / "memory.max").write_text("max\n")
-    assert repeating.available() > 30_000_000
+    assert multiplicity.available() > 30_000_000

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import everview as ev
-from everview.codes.frozen import FrozenList
+from everview.codes.immutable import FrozenList
 from everview.datalog import Rules
 from everview.datalog.grammar import parse
 from everview.datalog.syntax import DatalogError, Program

@@ -18,7 +18,7 @@ from typing import Any
 
 import networkx as nx
 
-from everview.codes.frozen import FrozenList
+from everview.codes.immutable import FrozenList
 from everview.datalog.aggregates import split
 from everview.datalog.syntax import (
     Aggregate,

@@ -12,7 +12,7 @@ from everview.expr.lower import lower
 from everview.expr.nodes import Expr
 from everview.expr.program_builder import Program
 from everview.expr.row_interpreter import FewRows
-from everview.kernels import guarding, memory
+from everview.kernels import guarded_calls, memory
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW
 from everview.types import DataType
@@ -52,7 +52,7 @@ def on_machine(program: Program, columns: Any) -> list[Outcome]:
         columns = np.zeros((0, columns.shape[1]), dtype=np.int64)
     out = np.zeros((wanted.size, columns.shape[1]), dtype=np.int64)
     vm.run_on_arrays(program.code, program.registers, columns, wanted, out)
-    assert memory.cell[guarding.CELL_FAULTS] == 0, "the machine left its registers"
+    assert memory.cell[guarded_calls.CELL_FAULTS] == 0, "the machine left its registers"
     outcomes: list[Outcome] = []
     for *codes, keep, error in out.T.tolist():
         if program.error >= 0 and error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import everview as ev
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.frontier import history as k
 from tests.inside import inside
@@ -22,20 +22,20 @@ def lean_operators(db: ev.Session) -> list[Any]:
 def held(operator: Any) -> Histories:
     """The rows that an operator keeps."""
     ctx = operator.context
-    columns = make.peek(ctx, forest_k.FOREST_QUESTIONS)
-    records, nodes = make.peek(ctx, k.HISTORY_RECORDS), make.peek(ctx, k.HISTORY_NODES)
-    flip = make.peek(ctx, forest_k.FOREST_FLIP)
+    columns = structures.peek(ctx, forest_k.FOREST_QUESTIONS)
+    records, nodes = structures.peek(ctx, k.HISTORY_RECORDS), structures.peek(ctx, k.HISTORY_NODES)
+    flip = structures.peek(ctx, forest_k.FOREST_FLIP)
     found: Histories = {}
-    for number in range(make.peek(ctx, k.HISTORY_RECORDS_N)):
+    for number in range(structures.peek(ctx, k.HISTORY_RECORDS_N)):
         at = 1 + number * (k.QUESTION_COLUMNS + columns)
-        question = tuple(make.peek(records, at + k.QUESTION_COLUMNS + c) for c in range(columns))
-        table = make.peek(records, at + k.QUESTION_ROWS)
+        question = tuple(structures.peek(records, at + k.QUESTION_COLUMNS + c) for c in range(columns))
+        table = structures.peek(records, at + k.QUESTION_ROWS)
         rows: dict[int, list[tuple[int, int]]] = {}
-        for slot in range(make.peek(records, at + k.QUESTION_SIZE)):
-            word = make.peek(table, 2 * slot)
+        for slot in range(structures.peek(records, at + k.QUESTION_SIZE)):
+            word = structures.peek(table, 2 * slot)
             if word:
-                node = make.peek(nodes, 1 + (word >> 32) - 1)
-                rows.setdefault(node, []).append((word & 0xFFFFFFFF, make.peek(table, 2 * slot + 1) ^ flip))
+                node = structures.peek(nodes, 1 + (word >> 32) - 1)
+                rows.setdefault(node, []).append((word & 0xFFFFFFFF, structures.peek(table, 2 * slot + 1) ^ flip))
         if rows:
             found[question] = {node: sorted(some) for node, some in rows.items()}
     return found
@@ -73,4 +73,4 @@ def drop_rows(db: ev.Session, part: float, *, exact: bool = False, filter_words:
             (k.HISTORY_FIXED_FILTER, filter_words),
             (k.HISTORY_MOST_DEGREE, most),
         ):
-            make.poke(operator.context, word, value)
+            structures.poke(operator.context, word, value)

@@ -1,4 +1,4 @@
-"""Trees that are grown at once (`everview.kernels.frontier.loading`) say what loops say, before and after repairs."""
+"""Trees that are grown at once (`everview.kernels.frontier.bulk_load`) say what loops say, before and after repairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import everview as ev
 from everview import col
 from everview.errors import InputError
 from everview.graph import Graph
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.frontier import forest
 from tests.graph.test_trees import everything, schemas
 from tests.graph.twins import Tables, Twins, apply, operators, random_step, taken, without_memory
@@ -115,8 +115,8 @@ def test_a_load_of_which_little_is_reached() -> None:
         path = np.column_stack([np.arange(500), np.arange(500) + 1])
         edge.insert(np.concatenate([path, rest]))
         (trees,) = operators(db)
-        assert make.peek(trees.context, forest.FOREST_DIRECT) == 0
-        assert make.peek(trees.context, forest.FOREST_ENTRIES_N) == 501
+        assert structures.peek(trees.context, forest.FOREST_DIRECT) == 0
+        assert structures.peek(trees.context, forest.FOREST_ENTRIES_N) == 501
         edge.insert([(500, 777)])
         assert hops.lookup(777) == [(777, 501)]
         edge.insert([(500, 1000)])
@@ -126,7 +126,7 @@ def test_a_load_of_which_little_is_reached() -> None:
         assert hops.lookup(n) == [(n, 501 + n - 1000)]
         with db.transaction():  # more than there is twice: it is loaded again, and nearly all of it reached
             edge.insert(np.column_stack([np.zeros(4 * n, dtype=np.int64), np.arange(4 * n)]))
-        assert make.peek(trees.context, forest.FOREST_DIRECT) == 4 * n
+        assert structures.peek(trees.context, forest.FOREST_DIRECT) == 4 * n
         assert hops.lookup(n) == [(n, 1)] and hops.lookup(4 * n - 1) == [(4 * n - 1, 1)]
 
 
@@ -231,7 +231,7 @@ def test_what_a_load_needed_is_given_back() -> None:
         db.view("part", Graph(edge).wcc())
         edge.insert([(i, i + 1) for i in range(5000)])
         (trees,) = operators(db)
-        assert make.peek(trees.context, forest.FOREST_LOAD) == 0
-        assert make.peek(trees.context, forest.FOREST_ENTRIES_N) == 5001
+        assert structures.peek(trees.context, forest.FOREST_LOAD) == 0
+        assert structures.peek(trees.context, forest.FOREST_ENTRIES_N) == 5001
         words = 5001 * (forest.VERTEX_QUESTION + 16)  # an entry, a slot or two of the table, some room
         assert trees.measure()[2] < 8 * (words + 2 * 8 * 5001)

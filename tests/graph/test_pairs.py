@@ -15,9 +15,9 @@ import everview as ev
 from everview import col, lit
 from everview.errors import InputError, LoopError, MemoryLimitError
 from everview.graph import Graph
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.frontier import forest as forest_k
-from everview.kernels.frontier import meeting as meeting_k
+from everview.kernels.frontier import pair_distance as meeting_k
 from everview.kernels.frontier import pairs as pairs_k
 from tests.graph.test_trees import INTS, STRINGS, _apply, drawn, schemas
 from tests.graph.twins import Tables, Twins, kept_as, random_step, without_memory
@@ -205,12 +205,12 @@ def test_balls_are_small_and_shared() -> None:
 
 def held(operator: Any) -> dict[str, int]:
     """Records there is room for: entries of both forests, balls, pairs; and of them, those that are free."""
-    forests = [make.peek(operator.context, field) for field in (meeting_k.PAIRS_AHEAD, meeting_k.PAIRS_BEHIND)]
+    forests = [structures.peek(operator.context, field) for field in (meeting_k.PAIRS_AHEAD, meeting_k.PAIRS_BEHIND)]
     return {
-        "entries": sum(make.peek(f, forest_k.FOREST_ENTRIES_N) for f in forests),
-        "free": sum(make.peek(f, forest_k.FOREST_FREE_N) for f in forests),
-        "balls": sum(make.peek(f, forest_k.FOREST_BALLS_N) for f in forests),
-        "pairs": make.peek(operator.context, meeting_k.PAIRS_N),
+        "entries": sum(structures.peek(f, forest_k.FOREST_ENTRIES_N) for f in forests),
+        "free": sum(structures.peek(f, forest_k.FOREST_FREE_N) for f in forests),
+        "balls": sum(structures.peek(f, forest_k.FOREST_BALLS_N) for f in forests),
+        "pairs": structures.peek(operator.context, meeting_k.PAIRS_N),
     }
 
 
@@ -246,7 +246,7 @@ def test_tables_that_move_while_pairs_come_and_go() -> None:
     rows = some_edges(20_000, 100_000)
     db, edge, pair, far = session(rows)
     (operator,) = operators(db)
-    forests = [make.peek(operator.context, field) for field in (meeting_k.PAIRS_AHEAD, meeting_k.PAIRS_BEHIND)]
+    forests = [structures.peek(operator.context, field) for field in (meeting_k.PAIRS_AHEAD, meeting_k.PAIRS_BEHIND)]
     dice = random.Random(3)
     asked: list[tuple[int, int]] = []
     moving = 0
@@ -262,7 +262,7 @@ def test_tables_that_move_while_pairs_come_and_go() -> None:
             if number % 3 == 0 and asked:
                 pair.delete([asked.pop(dice.randrange(len(asked)))])
         asked += some
-        moving += any(make.peek(f, forest_k.FOREST_TABLE_OLD) for f in forests)
+        moving += any(structures.peek(f, forest_k.FOREST_TABLE_OLD) for f in forests)
     assert moving > 5
     assert sorted(far.rows()) == sorted(set(Graph(edge, weight="w").ask(sorted(set(asked)))))
 

@@ -18,7 +18,7 @@ import everview as ev
 from everview import col
 from everview.errors import InputError
 from everview.graph import Graph
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.strong import component
 from tests.graph.twins import Tables, Twins, apply, kept_as, random_step, taken, without_memory
 from tests.inside import inside
@@ -212,11 +212,11 @@ def test_more_work_than_finding_all_anew() -> None:
                 (edge.delete if sign < 0 else edge.insert)(gone)
                 held.update({tuple(row): sign for row in gone.tolist()})
                 assert sorted(part.rows()) == expected(held, n)
-        made = make.peek(operator.context, component.STRONG_COMPS_N)
+        made = structures.peek(operator.context, component.STRONG_COMPS_N)
         for _ in range(40):  # numbers of components that went are used again
             edge.delete(edges[:4000])
             edge.insert(edges[:4000])
-        assert make.peek(operator.context, component.STRONG_COMPS_N) < 4 * made + 10_000
+        assert structures.peek(operator.context, component.STRONG_COMPS_N) < 4 * made + 10_000
         assert sorted(part.rows()) == expected(held, n)
 
 

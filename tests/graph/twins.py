@@ -9,7 +9,7 @@ from typing import Any
 
 import everview as ev
 from everview.kernels import memory
-from everview.kernels.guarding import CELL_FAIL_IN, CELL_TRACK_FROM
+from everview.kernels.guarded_calls import CELL_FAIL_IN, CELL_TRACK_FROM
 from tests.inside import inside
 
 Row = tuple[Any, ...]

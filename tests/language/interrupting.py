@@ -52,7 +52,7 @@ import pyarrow as pa
 
 import everview as ev
 from everview.dataflow.shield import shielded
-from everview.kernels.guarding import CELL_FAULTS
+from everview.kernels.guarded_calls import CELL_FAULTS
 from everview.kernels.memory import cell
 from everview.language.relation import relation_of
 from everview.session.local_shards import local_shards

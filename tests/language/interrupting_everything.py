@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 import everview as ev
-from everview.kernels.guarding import CELL_FAULTS
+from everview.kernels.guarded_calls import CELL_FAULTS
 from everview.kernels.memory import cell
 from tests.language.interrupting import Interrupts
 from tests.spark import inprocess

@@ -14,7 +14,7 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.once import answering
+from everview.once import evaluation
 from everview.session.rights.principal import Principal, acting
 
 WAIT = 60
@@ -258,14 +258,14 @@ def test_a_select_beside_a_step(held: Held) -> None:
 def test_a_select_that_computes_does_not_hold_up_a_writer(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has copied what it reads; its answer is that of the time when it did."""
     computing, go_on = threading.Event(), threading.Event()
-    answer = answering.Question.answer
+    answer = evaluation.Question.answer
 
     def slow_answer(*arguments: Any) -> Any:
         computing.set()
         assert go_on.wait(WAIT)
         return answer(*arguments)
 
-    monkeypatch.setattr(answering.Question, "answer", slow_answer)
+    monkeypatch.setattr(evaluation.Question, "answer", slow_answer)
     found: list[Any] = []
     reader = threading.Thread(target=lambda: found.extend(held.db.sql("SELECT sum(v) FROM t").rows()))
     reader.start()

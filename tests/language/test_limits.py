@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.kernels.guarding import CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
+from everview.kernels.guarded_calls import CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
 from everview.kernels.memory import TRACKED_FROM, cell
 from everview.session.local_shards import local_shards
 from tests.inside import inside

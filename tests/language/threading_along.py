@@ -29,7 +29,7 @@ from typing import Any
 import everview as ev
 from everview import col
 from everview.dataflow import dataflow, streams
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import read
 from tests.inside import inside
 
@@ -251,7 +251,7 @@ def interleave(seed: int) -> None:
         return call
 
     for owner, names in (
-        (make, ("peek", "poke", "make_filled", "drop_block", "push_rows")),
+        (structures, ("peek", "poke", "make_filled", "drop_block", "push_rows")),
         (read, ("collect", "release")),
         (dataflow.Dataflow, ("assemble", "remove", "install", "run")),
         (streams.Stream, ("listed", "detach")),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.sql.answers.asking import Way
+from everview.sql.answers.one_off import Way
 from tests.sql import harness
 from tests.sql.random_statements import CREATE, Queries
 

@@ -10,20 +10,20 @@ import pytest
 
 import everview as ev
 from everview.codes.interner import Interner
-from everview.kernels.once import merging
+from everview.kernels.once import consolidation
 from everview.language.relation import relation_of
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_deleted_and_inserted_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    kernel = merging.merged
+    kernel = consolidation.merged
 
     def merged(*given: Any) -> int:
         calls.append(given[1])
         return kernel(*given)
 
-    monkeypatch.setattr(merging, "merged", merged)
+    monkeypatch.setattr(consolidation, "merged", merged)
     random = Random(seed)
     db = ev.connect()
     db.sql("CREATE TABLE t (a bigint, b text, c double precision)")

@@ -11,7 +11,7 @@ import pytest
 
 import everview as ev
 from everview.errors import out_of_memory
-from everview.once import answering, grouping, joining, leaves, ordering
+from everview.once import evaluation, hash_joins, leaves, row_groups, row_order
 from everview.once.rows import Column, Rows
 from everview.session.local_shards import local_shards
 
@@ -109,7 +109,7 @@ def test_a_lack_of_memory_that_is_not_its_own(db: ev.Session, monkeypatch: pytes
     def pressed(*arguments: Any) -> Any:
         raise out_of_memory()
 
-    monkeypatch.setattr(answering.Question, "answer", pressed)
+    monkeypatch.setattr(evaluation.Question, "answer", pressed)
     assert db.sql("SELECT a, count(*) FROM t GROUP BY a").rows() == [(1, 1), (2, 2)]
     with db.limits(memory="1 GB"), pytest.raises(ev.MemoryLimitError):
         db.sql("SELECT a, count(*) FROM t GROUP BY a")
@@ -162,7 +162,7 @@ def test_a_limit_reads_a_small_part(monkeypatch: pytest.MonkeyPatch) -> None:
         read.append(sum(batch.rows for batch in listed))
         return scanned(listed, *arguments)
 
-    monkeypatch.setattr(answering, "scanned", counting)
+    monkeypatch.setattr(evaluation, "scanned", counting)
     with ev.connect() as db:
         db.table("n", {"x": int, "y": int}).insert(pa.table({"x": range(50_000), "y": range(50_000)}))
         assert db.sql("SELECT x FROM n WHERE y > 5 LIMIT 3").rows() == [(6,), (7,), (8,)]
@@ -176,7 +176,7 @@ def test_groups_of_many_values_need_a_larger_table() -> None:
     rng = np.random.default_rng(5)
     columns = [rng.integers(-(2**62), 2**62, 50_000), rng.integers(0, 3, 50_000)]
     columns = [np.concatenate([c, c]) for c in columns]
-    ids, firsts = grouping.numbered(columns)
+    ids, firsts = row_groups.numbered(columns)
     assert len(firsts) == 50_000
     for column in columns:
         assert (column[firsts][ids] == column).all()
@@ -192,19 +192,19 @@ def test_joins_are_those_of_python(spread: int, keys: int) -> None:
     left, right = (Rows(len(s[0]), {10 * p + i: Column(c) for i, c in enumerate(s)}) for p, s in enumerate(sides))
     mine, others = range(keys), range(10, 10 + keys)
     null = [True] * keys
-    found = joining.joined(left, right, mine, others, null)
+    found = hash_joins.joined(left, right, mine, others, null)
     pairs = sorted(zip(*(found.words(c).tolist() for c in [*mine, *others]), strict=True))
     rows = [list(zip(*(c.tolist() for c in s), strict=True)) for s in sides]
     nothing = -(2**63) + 0x5EED_4E55_4C4C
     assert pairs == sorted((*a, *b) for a in rows[0] for b in rows[1] if a == b and nothing not in a)
-    there = joining.matched(left, right, mine, others, null, there=True)
-    absent = joining.matched(left, right, mine, others, null, there=False)
+    there = hash_joins.matched(left, right, mine, others, null, there=True)
+    absent = hash_joins.matched(left, right, mine, others, null, there=False)
     assert there.count + absent.count == 70
     assert there.count == sum(a in rows[1] and nothing not in a for a in rows[0])
 
 
 def test_the_first_rows_of_groups_count_multiplicities() -> None:
-    shown = ordering._shown(np.array([0, 0, 0, 1]), np.array([2, 3, 1, 5]), offset=1, limit=3)
+    shown = row_order._shown(np.array([0, 0, 0, 1]), np.array([2, 3, 1, 5]), offset=1, limit=3)
     assert shown.tolist() == [1, 2, 0, 3]
 
 

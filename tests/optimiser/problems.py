@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import combinations
 
-from everview.optimiser.observed import with_pipelines
+from everview.optimiser.observed_problem import with_pipelines
 from everview.optimiser.problem import UNIT, Problem, Relation, bits
 from everview.optimiser.space import And, Or, Space
 

@@ -14,8 +14,8 @@ import everview as ev
 from everview import col
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
-from everview.optimiser.chosen import optimiser_of, problems
-from everview.optimiser.rebuilt import rebuilt
+from everview.optimiser.best_plans import optimiser_of, problems
+from everview.optimiser.plan_builder import rebuilt
 from everview.plan.nodes import Join, MultiJoin, Node
 from tests.datalog.test_multiway import agree, in_loop, outside
 

@@ -14,7 +14,7 @@ import pytest
 import everview as ev
 from everview.expr.nodes import ColumnRef
 from everview.optimiser.adaptive import Policy
-from everview.optimiser.replanned import living_joins
+from everview.optimiser.replanning import living_joins
 from everview.plan import nodes as plan
 from tests.inside import inside
 from tests.optimiser.test_adaptive import Restless

@@ -20,7 +20,7 @@ import pytest
 import everview as ev
 from everview.expr.language import col, count, lit, udf
 from everview.kernels.build.native import DEBUG
-from everview.kernels.guarding import CELL_LIVE_BLOCKS
+from everview.kernels.guarded_calls import CELL_LIVE_BLOCKS
 from everview.kernels.memory import cell
 from everview.kernels.run import executor
 from everview.session.local_shards import local_shards

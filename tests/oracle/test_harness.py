@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everview.codes.declare import data_type
+from everview.codes.type_declarations import data_type
 from everview.expr.language import col
 from everview.language.collection import Collection, Column
 from everview.language.relation import relation_of

@@ -14,7 +14,7 @@ import pytest
 import everview as ev
 from everview.expr.language import col, count
 from everview.kernels.build.native import DEBUG
-from everview.kernels.guarding import CELL_FAULTS, CELL_LIVE_BLOCKS, CELL_LIVE_WORDS
+from everview.kernels.guarded_calls import CELL_FAULTS, CELL_LIVE_BLOCKS, CELL_LIVE_WORDS
 from everview.kernels.memory import cell
 from tests.inside import inside
 from tests.oracle import graphs

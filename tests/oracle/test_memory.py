@@ -20,7 +20,7 @@ import pytest
 import everview as ev
 from everview import col, count
 from everview.kernels.build.native import DEBUG
-from everview.kernels.guarding import (
+from everview.kernels.guarded_calls import (
     CELL_FAIL_IN,
     CELL_FAULTS,
     CELL_LIMIT,

@@ -17,7 +17,7 @@ import pytest
 import everview as ev
 from everview.errors import CompactedError
 from everview.expr.language import col, count, udf
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.run import step as step_k
 from tests.inside import inside
 from tests.oracle import graphs
@@ -26,9 +26,9 @@ from tests.oracle import graphs
 def wake_everything(db: ev.Session) -> None:
     """Let the next step call every operator."""
     step = inside(db).runtime.dataflow.step_block
-    ready = make.peek(step, step_k.STEP_READY)
-    for word in range(make.peek(step, step_k.STEP_READY_WORDS)):
-        make.poke(ready, word, -1)
+    ready = structures.peek(step, step_k.STEP_READY)
+    for word in range(structures.peek(step, step_k.STEP_READY_WORDS)):
+        structures.poke(ready, word, -1)
 
 
 def called(db: ev.Session, change: Any) -> set[str]:

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everview.dataflow.scopes import EPOCH_MASK
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.build.native import DEBUG
-from everview.kernels.guarding import CELL_FAULTS, CELL_LIVE_BLOCKS
-from everview.kernels.make import serve
+from everview.kernels.guarded_calls import CELL_FAULTS, CELL_LIVE_BLOCKS
 from everview.kernels.memory import cell
 from everview.kernels.operators.arrange import (
     ARRANGE_BATCHER,
@@ -28,6 +27,7 @@ from everview.kernels.operators.arrange import (
 )
 from everview.kernels.run.executor import ENDED_DONE, ENDED_PYTHON_NEEDED, EXECUTOR_WORDS, INSTRUCTION_CALL, abort, step
 from everview.kernels.run.step import STEP_WORDS
+from everview.kernels.structures import serve
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE, TRACE_HISTORY, TRACE_HOLD, TRACE_SINCE
 from tests.oracle.harness import effort
@@ -42,10 +42,10 @@ class Machine:
     def __init__(self, cols: int = 2, merge_effort: int = 2, keep: int = -1) -> None:
         self.cols = cols
         self.keep = keep
-        self.scope = make.make_scope(0, 0, 0, 0, np.array([(1 << 63) - 1], dtype=np.int64))
-        self.trace = make.make_trace(cols, 1, keep, 0 if keep == -1 else NO_SINCE, merge_effort, 0)
-        self.batcher = make.make_batcher(cols + 2, self.scope)
-        self.context = make.make_block(ARRANGE_WORDS)
+        self.scope = structures.make_scope(0, 0, 0, 0, np.array([(1 << 63) - 1], dtype=np.int64))
+        self.trace = structures.make_trace(cols, 1, keep, 0 if keep == -1 else NO_SINCE, merge_effort, 0)
+        self.batcher = structures.make_batcher(cols + 2, self.scope)
+        self.context = structures.make_block(ARRANGE_WORDS)
         self.blocks = [self.context]
         self.step = self._block([0] * STEP_WORDS)
         words = {
@@ -55,10 +55,10 @@ class Machine:
             ARRANGE_STEP: self.step,
         }
         for word, address in words.items():
-            make.poke(self.context, word, address)
+            structures.poke(self.context, word, address)
         traces, scopes, boxes = self._block([self.trace]), self._block([self.scope]), self._block([self.batcher])
         listed = (np.array(words, dtype=np.int64) for words in ([0], [], [self.trace, 0]))
-        make.replace_wakes(self.step, 0, *listed)  # every instruction is called
+        structures.replace_wakes(self.step, 0, *listed)  # every instruction is called
         self.sessions = []
         for program in ([arrange], [arrange, serve]):
             code = self._block([word for op in program for word in (INSTRUCTION_CALL, op.address, self.context, 0)])
@@ -71,13 +71,13 @@ class Machine:
         self.log: list[Update] = []
 
     def _block(self, words: list[int]) -> int:
-        block = make.make_filled(np.array(words, dtype=np.int64))
+        block = structures.make_filled(np.array(words, dtype=np.int64))
         self.blocks.append(block)
         return block
 
     def push(self, updates: list[Update]) -> None:
         words = [word for row, time, diff in updates for word in (*row, time, diff)]
-        make.push_rows(self.batcher, np.array(words, dtype=np.int64), len(updates))
+        structures.push_rows(self.batcher, np.array(words, dtype=np.int64), len(updates))
 
     def commit(self, updates: list[Update], epochs: int = 1) -> None:
         self.push(updates)
@@ -97,7 +97,7 @@ class Machine:
 
     @property
     def since(self) -> int:
-        return int(make.peek(self.trace, TRACE_SINCE))
+        return int(structures.peek(self.trace, TRACE_SINCE))
 
     def updates(self, after: int, upto: int, keep_times: bool) -> Counter[Any]:
         batch = read.collect(self.trace, after, upto, int(keep_times))
@@ -106,19 +106,19 @@ class Machine:
         return found
 
     def of_key(self, key: tuple[int, ...], upto: int) -> Counter[Any]:
-        block = make.make_filled(np.array(key, dtype=np.int64))
+        block = structures.make_filled(np.array(key, dtype=np.int64))
         batch = read.collect_key(self.trace, block, len(key), upto)
         found = self._updates(batch, False)
         read.release(batch)
-        make.drop_block(block)
+        structures.drop_block(block)
         return found
 
     def _updates(self, batch: int, keep_times: bool) -> Counter[Any]:
-        n = make.batch_rows(batch)
+        n = structures.batch_rows(batch)
         columns = np.zeros((self.cols, n), dtype=np.int64)
         times, diffs = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         if n:
-            make.batch_contents(batch, columns, times, diffs)
+            structures.batch_contents(batch, columns, times, diffs)
         rows = list(map(tuple, columns.T.tolist()))
         assert rows == sorted(rows), "batches are sorted"
         keys = list(zip(rows, times.tolist(), strict=True)) if keep_times else rows
@@ -136,16 +136,16 @@ class Machine:
         self.check_size()
 
     def check_size(self) -> None:
-        batches, updates, _ = make.measure_trace(self.trace)
+        batches, updates, _ = structures.measure_trace(self.trace)
         assert batches <= 7 + int(updates).bit_length()
         assert not DEBUG or cell[CELL_FAULTS] == 0
 
     def close(self) -> None:
-        make.drop_trace(self.trace)
-        make.drop_batcher(self.batcher)
-        make.drop_scope(self.scope)
+        structures.drop_trace(self.trace)
+        structures.drop_batcher(self.batcher)
+        structures.drop_scope(self.scope)
         for block in self.blocks:
-            make.drop_block(block)
+            structures.drop_block(block)
 
 
 def total(log: list[Update], when: Any) -> Counter[Any]:
@@ -188,13 +188,13 @@ def test_reads_agree_with_the_log(script: list, merge_effort: int) -> None:
         elif kind == "abort":
             machine.abort([(row, now + 1, n) for row, _, n in args[0]])
         elif kind == "history":
-            make.poke(machine.trace, TRACE_HISTORY, args[0])
+            structures.poke(machine.trace, TRACE_HISTORY, args[0])
         elif kind == "hold":
-            make.poke(machine.trace, TRACE_HOLD, max(machine.since, now - args[0]))
+            structures.poke(machine.trace, TRACE_HOLD, max(machine.since, now - args[0]))
         elif kind == "release":
-            make.poke(machine.trace, TRACE_HOLD, NEVER)
+            structures.poke(machine.trace, TRACE_HOLD, NEVER)
         else:
-            make.compact_trace(machine.trace)
+            structures.compact_trace(machine.trace)
         machine.check()
     machine.close()
 
@@ -210,7 +210,7 @@ def test_large_merges_in_pieces_25_steps_of_up_to_9000_updates(seed: int, merge_
     source = random.Random(seed)
     numbers = np.random.default_rng(seed)
     machine = Machine(merge_effort=merge_effort)
-    make.poke(machine.trace, TRACE_HISTORY, 3)
+    structures.poke(machine.trace, TRACE_HISTORY, 3)
     now: Counter[Any] = Counter()
     older: dict[int, Counter[Any]] = {0: Counter()}
     for _ in range(25):
@@ -234,8 +234,8 @@ def test_large_merges_in_pieces_25_steps_of_up_to_9000_updates(seed: int, merge_
         assert machine.of_key((key,), machine.time) == Counter({r: n for r, n in now.items() if r[0] == key})
         machine.check_size()
         if source.random() < 0.05:
-            make.compact_trace(machine.trace)
-            assert make.measure_trace(machine.trace)[0] <= 1
+            structures.compact_trace(machine.trace)
+            assert structures.measure_trace(machine.trace)[0] <= 1
     machine.close()
 
 
@@ -297,7 +297,7 @@ def test_merges_of_rows_that_are_there_once_widen_with_the_first_repeated_one(
     and a column of diffs is there only if a row is there twice.
     """
     machine = Machine(cols=3)
-    make.poke(machine.trace, TRACE_HISTORY, history)
+    structures.poke(machine.trace, TRACE_HISTORY, history)
     rows: list[tuple[int, ...]] = [(i // 100, i % 100, i * 7) for i in range(6000)]
     machine.commit([(row, 1, 1) for row in rows[0::2]])
     machine.commit([(row, 2, 1) for row in rows[1::2]] + [(rows[i - i % 2], 2, 1) for i in repeated])
@@ -310,10 +310,10 @@ def test_merges_of_rows_that_are_there_once_widen_with_the_first_repeated_one(
             ]
         )
     machine.check()
-    make.compact_trace(machine.trace)
+    structures.compact_trace(machine.trace)
     assert machine.updates(NO_SINCE, NEVER, False) == total(machine.log, lambda t: True)
     if not history:
-        size = make.measure_trace(machine.trace)[2]
+        size = structures.measure_trace(machine.trace)[2]
         assert size > 8 * 4 * 6000 if repeated else size < 8 * 4 * 6000
     machine.close()
 
@@ -326,9 +326,9 @@ def test_updates_that_cancel_leave_nothing_2000_epochs(rows: int) -> None:
     for epoch in range(2_000):
         i, turn = epoch % rows, epoch // rows % 2
         machine.commit([((i, turn), machine.time + 1, -1), ((i, 1 - turn), machine.time + 1, 1)])
-        assert make.measure_trace(machine.trace)[1] <= 4 * rows + 256
-    make.compact_trace(machine.trace)
-    assert make.measure_trace(machine.trace)[1] == rows
+        assert structures.measure_trace(machine.trace)[1] <= 4 * rows + 256
+    structures.compact_trace(machine.trace)
+    assert structures.measure_trace(machine.trace)[1] == rows
     machine.close()
 
 

@@ -212,7 +212,7 @@ def test_a_server_alone(tmp_path: Path) -> None:
     assert "pandas" not in environment.packages()
     found = environment.program("""
 import everview as ev
-from everview.server.beside import serve_beside
+from everview.server.threaded_server import serve_beside
 with serve_beside(ev.connect()) as server, ev.connect(server.address, token=server.token) as db:
     t = db.table("t", {"x": int})
     heard = []

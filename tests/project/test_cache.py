@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from everview.errors import InternalError
-from everview.kernels import make
-from everview.kernels.build import archive, cache, cpus, libraries, linking
-from everview.kernels.build.parts import Parts
+from everview.kernels import structures
+from everview.kernels.build import archive, cache, cpus, libraries, linker
+from everview.kernels.build.object_cache import Parts
 from tests.effort import calls
 
 LOAD_ALONE = """
@@ -122,21 +122,21 @@ assert "numba" not in sys.modules and "scipy" not in sys.modules
 
 def test_kernels_refuse_what_is_not_theirs() -> None:
     with pytest.raises(TypeError):
-        make.peek(1)
+        structures.peek(1)
     with pytest.raises(TypeError):
-        make.peek("1", 2)
+        structures.peek("1", 2)
     with pytest.raises(TypeError):
-        make.make_filled(np.zeros(3))
+        structures.make_filled(np.zeros(3))
     with pytest.raises(TypeError):
-        make.make_filled(np.zeros((3, 3), dtype=np.int64))
+        structures.make_filled(np.zeros((3, 3), dtype=np.int64))
     with pytest.raises((ValueError, BufferError)):
-        make.make_filled(np.zeros(6, dtype=np.int64)[::2])
+        structures.make_filled(np.zeros(6, dtype=np.int64)[::2])
     fixed = np.zeros(3, dtype=np.int64)
     fixed.flags.writeable = False
     with pytest.raises((ValueError, BufferError)):
-        make.make_filled(fixed)
+        structures.make_filled(fixed)
     with pytest.raises(OverflowError):
-        make.peek(2**63, 0)
+        structures.peek(2**63, 0)
 
 
 COMPILE_ALONE = f"""
@@ -266,7 +266,7 @@ def test_a_shared_library_is_linked_and_loaded(tmp_path: Path) -> None:
     (tmp_path / "one.c").write_text(source)
     compiler = shutil.which("cc") or pytest.skip("there is no C compiler to make an object file with")
     subprocess.run([compiler, "-fPIC", "-c", "one.c"], cwd=tmp_path, check=True)
-    linking.link(tmp_path / "made" / "one.so", [("one", (tmp_path / "one.o").read_bytes())])
+    linker.link(tmp_path / "made" / "one.so", [("one", (tmp_path / "one.o").read_bytes())])
     assert [p.name for p in (tmp_path / "made").iterdir()] == ["one.so"]
     loaded = libraries.Shared(tmp_path / "made" / "one.so")
     assert loaded.address("everview_demo_one")
@@ -277,14 +277,14 @@ def test_a_shared_library_is_linked_and_loaded(tmp_path: Path) -> None:
 
 def test_what_cannot_be_linked_or_loaded_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: Any) -> None:
     with pytest.raises(InternalError, match="could not link"):
-        linking.link(tmp_path / "bad.so", [("bad", b"no object file")])
+        linker.link(tmp_path / "bad.so", [("bad", b"no object file")])
     (tmp_path / "bad.so").write_bytes(b"no library")
     with pytest.raises(InternalError, match=r"cannot be loaded(.|\n)*install everview again"):
         libraries.Shared(tmp_path / "bad.so")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.delenv("LD", raising=False)
     with pytest.raises(InternalError, match="needs a linker"):
-        linking.link(tmp_path / "none.so", [])
+        linker.link(tmp_path / "none.so", [])
 
 
 def test_the_best_shipped_library_that_runs_here_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

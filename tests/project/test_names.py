@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from everview.codes.frozen import FrozenDict, FrozenList, JsonNull
+from everview.codes.immutable import FrozenDict, FrozenList, JsonNull
 from everview.codes.intervals import Interval
 from everview.plan.node_records import OURS, PARTS, WRAPPERS
 
@@ -43,7 +43,11 @@ def test_constants_name_what_they_measure() -> None:
     found = [(path, name) for path, name in constants() if name.strip("_") in VAGUE]
     outside = [f"{path.relative_to(PACKAGE)}: {name}" for path, name in found if "kernels" not in path.parts]
     inside = {f"{p.relative_to(PACKAGE / 'kernels')}:{name}" for p, name in found if "kernels" in p.parts}
-    tables = {"sql/text/complaints.py: _PIECE", "sql/scalar/typenames.py: _SMALL", "codes/declare.py: _SMALL"}
+    tables = {
+        "sql/text/syntax_errors.py: _PIECE",
+        "sql/scalar/type_names.py: _SMALL",
+        "codes/type_declarations.py: _SMALL",
+    }
     assert set(outside) - tables == set(), "name the thing that is measured: MAX_WINDOWS, not MOST"
     assert inside <= IN_KERNELS
 
@@ -57,7 +61,7 @@ def test_classes_in_digests_stay_in_their_modules() -> None:
         "Aggregate": "everview.plan.nodes",
     }
     assert {c.__name__: c.__module__ for c in (FrozenDict, FrozenList, JsonNull, Interval)} == {
-        **dict.fromkeys(("FrozenDict", "FrozenList", "JsonNull"), "everview.codes.frozen"),
+        **dict.fromkeys(("FrozenDict", "FrozenList", "JsonNull"), "everview.codes.immutable"),
         "Interval": "everview.codes.intervals",
     }
     assert WRAPPERS == {

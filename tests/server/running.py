@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 import everview as ev
-from everview.server.beside import Beside
-from everview.server.serving import Server
+from everview.server.server_process import Server
 from everview.server.settings import Settings
+from everview.server.threaded_server import Beside
 
 TOKEN = "a token for tests"
 

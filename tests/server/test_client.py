@@ -475,7 +475,7 @@ heard = []
 stop = v.subscribe(heard.append)
 assert heard
 stop()
-allowed = {{"everview.kernels", "everview.kernels.build", "everview.kernels.build.absent"}}
+allowed = {{"everview.kernels", "everview.kernels.build", "everview.kernels.build.no_compiler"}}
 heavy = ("numba", "llvmlite", "sqlglot", "lark", "starlette", "uvicorn", "pandas", "polars", "everview.dataflow",
          "everview.runtime", "everview.kernels", "everview.sql", "everview.datalog", "everview.server")
 print(sorted(m for m in sys.modules if m.startswith(heavy) and m not in allowed))

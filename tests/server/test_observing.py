@@ -15,10 +15,10 @@ import websockets
 
 import everview as ev
 from everview.server import observing
-from everview.server.beside import Beside
 from everview.server.pg.listener import PgListener
-from everview.server.serving import Server
+from everview.server.server_process import Server
 from everview.server.settings import Settings
+from everview.server.threaded_server import Beside
 
 TOKEN = "the server's own token"
 

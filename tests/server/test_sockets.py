@@ -20,7 +20,7 @@ from websockets.typing import Origin
 
 import everview as ev
 from everview.server.http.listener import HttpListener
-from everview.server.http.parting import Parting
+from everview.server.http.slow_clients import Parting
 from everview.wire.envelopes import unpacked
 from tests.server.running import TOKEN, Running
 
@@ -345,7 +345,7 @@ def test_a_client_that_takes_nothing_is_closed_and_costs_little(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("everview.server.http.sockets.STALLED", 1.0)
-    monkeypatch.setattr("everview.server.http.parting.PARTING", 0.5)
+    monkeypatch.setattr("everview.server.http.slow_clients.PARTING", 0.5)
     subscriptions, connections = server.server.engine.feeds.subscriptions, connections_of(server)
     server.do(lambda db: db.sql("CREATE TABLE wide (x text)"))
     with client(server, granularity=0) as good, client(server, granularity=0) as bad:

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import everview as ev
 from everview.cli import app
-from everview.server.beside import Beside
-from everview.server.serving import Server
+from everview.server.server_process import Server
 from everview.server.settings import Settings
+from everview.server.threaded_server import Beside
 from tests.server.process import Process
 
 TOKEN = "token that nobody is told"

@@ -16,7 +16,7 @@ import pytest
 import everview as ev
 from everview.expr.language import count, udf
 from everview.spark.driver import gang as driver
-from everview.spark.driver import long_lived_task, placing
+from everview.spark.driver import long_lived_task, placement
 from tests.inside import inside
 from tests.spark import inprocess, inprocess_gang
 from tests.spark.test_long_lived_task import jobs
@@ -67,7 +67,7 @@ def test_one_task_and_a_gang_take_turns(tmp_path: Path, caplog: pytest.LogCaptur
         assert db.stats()["steps"] == "in one task: steps and state are small"
         t.insert([(2, i) for i in range(200)])
         assert db.stats()["steps"] == "in 2 tasks: steps are large"
-        for _ in range(placing.SETTLE_STEPS):
+        for _ in range(placement.SETTLE_STEPS):
             t.insert([(3, 1)])
         assert db.stats()["steps"] == "in 2 tasks: its tasks are still there"
         t.insert([(3, 1)])
@@ -100,7 +100,7 @@ def test_tasks_end_when_they_are_not_needed(tmp_path: Path) -> None:
 
 
 def test_shards_move_when_slots_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "SLOTS_SECONDS", -1.0)
+    monkeypatch.setattr(placement, "SLOTS_SECONDS", -1.0)
     with connect(tmp_path, slots=2, shards=6, linger=60.0) as db:
         context = inside(db).runtime.cluster.spark.sparkContext
         t, v = declare(db)

@@ -13,8 +13,8 @@ import pytest
 
 from everview.errors import InputError
 from everview.spark import find_java, local_session
-from everview.spark.java.find import Java
 from everview.spark.java.home import OPTION, home_for_spark
+from everview.spark.java.java_discovery import Java
 
 
 def fake_java(home: Path, version: str) -> Path:

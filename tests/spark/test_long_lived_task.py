@@ -11,7 +11,7 @@ import pytest
 import everview as ev
 from everview import count
 from everview.spark.driver import long_lived_task as resident
-from everview.spark.driver.lingering import LINGER
+from everview.spark.driver.idle_tasks import LINGER
 from tests.inside import inside
 
 pytestmark = pytest.mark.spark

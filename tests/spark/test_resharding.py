@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.spark.driver import resharding
+from everview.spark.driver import shard_count
 from everview.store import Store
 from everview.store.reshard import Resharding
 from tests.inside import inside
@@ -31,7 +31,7 @@ def reachable(edges: Counter[tuple[int, int]], root: int) -> list[tuple[int]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_session_goes_on_with_other_shards(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed == 2:
-        monkeypatch.setattr(resharding, "TASK_BYTES", 0)  # split by tasks
+        monkeypatch.setattr(shard_count, "TASK_BYTES", 0)  # split by tasks
     dice = random.Random(seed)
     edges: Counter[tuple[int, int]] = Counter()
     with ev.connect(inprocess.session(2), state=str(tmp_path), shards=2) as db:
@@ -136,7 +136,7 @@ def test_a_transaction_with_rows_that_were_coded_for_fewer_shards(tmp_path: Path
 @pytest.mark.spark
 def test_a_gang_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches are split by Spark's tasks, and the gang that comes next has the new shards."""
-    monkeypatch.setattr(resharding, "TASK_BYTES", 0)
+    monkeypatch.setattr(shard_count, "TASK_BYTES", 0)
     names = Counter(f"name {i % 700}" for i in range(3000))
     with ev.connect(spark, state=str(tmp_path), shards=2, alone_rows=0, linger=5.0) as db:
         t = db.table("t", {"k": int, "name": str})

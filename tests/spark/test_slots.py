@@ -11,7 +11,7 @@ import pytest
 
 import everview as ev
 from everview import count
-from everview.spark.driver.lingering import others
+from everview.spark.driver.idle_tasks import others
 from everview.spark.driver.slots import gang_slots, slots, stage_slots
 from tests.inside import inside
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import everview as ev
 from everview.cli import app
 from everview.expr.language import udf
-from everview.spark.driver import merging
+from everview.spark.driver import compaction
 from everview.store.files import LocalFiles
 from everview.store.witness import Witness
 from tests.inside import inside
@@ -93,7 +93,7 @@ def test_a_step_that_was_committed_counts_though_tidying_up_failed(
     with connect(tmp_path) as db:
         t, view = declare(db)
         with monkeypatch.context() as broken:
-            broken.setattr(merging.Request, "run", merged)
+            broken.setattr(compaction.Request, "run", merged)
             broken.setattr(type(inside(db).runtime.backing.store), "checkpoint", merged)
             for i in range(60):
                 t.insert(block(i, 1))

@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview.recovery import stored_shards
-from everview.spark.driver import cluster, merging
+from everview.spark.driver import cluster, compaction
 from everview.spark.rows import encode
 from everview.spark.workers import state
 from everview.store import stored_dictionary
@@ -25,7 +25,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """Processes hold so few words that everything has to be looked up."""
     for module in (stored_dictionary, cluster, encode, state, stored_shards):
         monkeypatch.setattr(module, "RESIDENT_ENTRIES", 8)
-    for module in (stored_dictionary, merging, cluster):
+    for module in (stored_dictionary, compaction, cluster):
         monkeypatch.setattr(module, "FILE_ENTRIES", 64)
     monkeypatch.setattr(stored_dictionary, "SMALL_ENTRIES", 4)
     return 8

@@ -11,7 +11,7 @@ import pytest
 import everview as ev
 from everview import count, udf
 from everview.kernels.build import native
-from everview.spark.driver import cluster, merging
+from everview.spark.driver import cluster, compaction
 from everview.spark.workers import address_space as room
 from everview.spark.workers import state
 from tests.inside import inside
@@ -53,9 +53,9 @@ def churn(tables: tuple[Any, ...], i: int, rows: list[tuple[int, int]], gone: in
 @pytest.mark.parametrize("at_once, task", [(1 << 40, 1 << 40), (0, 1 << 40), (0, 0)], ids=["at once", "thread", "task"])
 def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: int, task: int) -> None:
     """Merges wherever they run: 60 versions are a few batches, nothing is lost, files go."""
-    monkeypatch.setattr(merging, "AT_ONCE_BYTES", at_once)
-    monkeypatch.setattr(merging, "TASK_BYTES", task)
-    monkeypatch.setattr(merging, "INLINE_BYTES", 64)  # so that merged batches are files
+    monkeypatch.setattr(compaction, "AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(compaction, "TASK_BYTES", task)
+    monkeypatch.setattr(compaction, "INLINE_BYTES", 64)  # so that merged batches are files
     monkeypatch.setattr(cluster, "COLLECT_GRACE", 0.0)
     with ev.connect(session(), state=str(tmp_path), shards=2) as db, ev.connect() as other:
         (t, v), (t2, v2) = totals(db), totals(other)
@@ -63,7 +63,7 @@ def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: i
             churn((t, t2), i, [(k % 7, i * k) for k in range(40)], 20)
             finish_merges(db)
         assert sorted(v.rows()) == sorted(v2.rows())
-        assert max(map(len, inside(db).runtime.backing.store.manifest.lists.values())) <= 2 * merging.MERGED_BATCHES
+        assert max(map(len, inside(db).runtime.backing.store.manifest.lists.values())) <= 2 * compaction.MERGED_BATCHES
         expected = sorted(v2.rows())
     with ev.connect(session(), state=str(tmp_path)) as db:
         assert sorted(db["v"].rows()) == expected
@@ -77,16 +77,16 @@ def test_what_is_deleted_again_does_not_stay(tmp_path: Path, monkeypatch: Any) -
         t, v = totals(db)
         t.insert(many)
         t.delete(many)
-        for i in range(3 * merging.LOOK_EVERY):
+        for i in range(3 * compaction.LOOK_EVERY):
             t.insert([(1, i)])
             finish_merges(db)
-        assert v.rows() == [(1, 3 * merging.LOOK_EVERY, sum(range(3 * merging.LOOK_EVERY)))]
+        assert v.rows() == [(1, 3 * compaction.LOOK_EVERY, sum(range(3 * compaction.LOOK_EVERY)))]
         held = sum(ref.rows for refs in inside(db).runtime.backing.store.manifest.lists.values() for ref in refs)
         assert held < 1000, "200,000 updates of rows that are gone would stay"
         inside(db).runtime.backing.store.collect(grace=0.0)
         assert sum(file.stat().st_size for file in tmp_path.glob("**/*.arrow")) < 1 << 19
     with ev.connect(session(), state=str(tmp_path)) as db:
-        assert db["v"].rows() == [(1, 3 * merging.LOOK_EVERY, sum(range(3 * merging.LOOK_EVERY)))]
+        assert db["v"].rows() == [(1, 3 * compaction.LOOK_EVERY, sum(range(3 * compaction.LOOK_EVERY)))]
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 30], ids=["files", "inside the job"])
@@ -139,8 +139,8 @@ def test_large_batches_lie_in_files_only(tmp_path: Path, monkeypatch: Any) -> No
     """What a step adds is written, mapped and let go of; what was merged in the store is read from there."""
     monkeypatch.setattr(state, "LARGE_WORDS", 128)
     monkeypatch.setattr(state, "MAPPED_BATCHES", 3)
-    monkeypatch.setattr(merging, "INLINE_BYTES", 512)
-    monkeypatch.setattr(merging, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(compaction, "INLINE_BYTES", 512)
+    monkeypatch.setattr(compaction, "PIECE_BYTES", 4096)
     context = session(workers=1)
     with ev.connect(context, state=str(tmp_path), shards=2) as db, ev.connect() as other:
         (t, v), (t2, v2) = totals(db), totals(other)
@@ -151,14 +151,14 @@ def test_large_batches_lie_in_files_only(tmp_path: Path, monkeypatch: Any) -> No
             owned = np.concatenate([each._owned() for each in held(context, tmp_path)])
             longest = max(longest, int(owned[:, 0].max()))
             assert owned[:, 1].sum() < 8 * 128  # some that are small, none that are large
-        assert state.MAPPED_BATCHES < longest <= 2 * 2 * merging.MERGED_BATCHES + state.MAPPED_BATCHES + 3
+        assert state.MAPPED_BATCHES < longest <= 2 * 2 * compaction.MERGED_BATCHES + state.MAPPED_BATCHES + 3
         assert sorted(v.rows()) == sorted(v2.rows())
         assert sorted(v.as_of(20).rows()) == sorted(v2.as_of(20).rows())
 
 
 def test_memory_of_many_small_steps_is_given_back(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(state, "OWN_WORDS", 300)
-    monkeypatch.setattr(merging, "INLINE_BYTES", 512)
+    monkeypatch.setattr(compaction, "INLINE_BYTES", 512)
     context = session(workers=1)
     with ev.connect(context, state=str(tmp_path), shards=2) as db, ev.connect() as other:
         (t, v), (t2, v2) = totals(db), totals(other)

@@ -13,7 +13,7 @@ from decimal import Decimal
 import pytest
 
 import everview as ev
-from everview.server.pg.states import state_of
+from everview.server.pg.sqlstates import state_of
 from everview.session.local_shards import local_shards
 from tests.sql.postgres import Postgres, PostgresError
 

@@ -21,7 +21,7 @@ import pytest
 
 import everview as ev
 from everview.sql.scalar.names import TYPE_NAMES
-from everview.sql.text.callnames import AGGREGATES, OTHERS, SCALARS
+from everview.sql.text.call_names import AGGREGATES, OTHERS, SCALARS
 from tests.sql.misspelt_statements import NAMES, SETUP, STATEMENTS
 from tests.sql.test_typos import complaints
 

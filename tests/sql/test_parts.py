@@ -11,10 +11,10 @@ from sqlglot import exp
 
 import everview as ev
 from everview.plan.nodes import Node
-from everview.sql.scalar import typedcalls
+from everview.sql.scalar import composite_functions
 from everview.sql.statements import Statements
-from everview.sql.text import callnames, parts, reading
-from everview.sql.text.places import Source
+from everview.sql.text import call_names, consumed_parts, statement_reader
+from everview.sql.text.error_positions import Source
 from tests.inside import inside
 from tests.sql import harness
 
@@ -144,7 +144,7 @@ def _plan(sql: Statements, tree: exp.Expr, text: str) -> tuple[Node, tuple[str, 
     """What a statement's tree is bound to; None if it is refused."""
     source = Source(text)
     try:
-        query, _ = parts.whole(tree, source, lambda: sql.bound(tree, source))
+        query, _ = consumed_parts.whole(tree, source, lambda: sql.bound(tree, source))
     except ev.EverviewError:
         return None
     return query.node, query.names
@@ -182,20 +182,20 @@ def test_a_part_that_is_set_is_refused_or_makes_a_difference(db: ev.Session, tex
     db.sql("SELECT 1")
     sql = inside(db).attached["sql"]
     assert sql is not None
-    plain = _plan(sql, reading.parsed(Source(text)), text)
+    plain = _plan(sql, statement_reader.parsed(Source(text)), text)
     assert plain is not None
     original = sqlglot.parse_one(text, read="postgres")
     nodes = list(original.walk())
     passed_over: set[tuple[str, str]] = set()
     for i, node in enumerate(nodes):
         for part in node.arg_types:
-            if node.args.get(part) or any((k, part) in parts.MEANINGLESS for k in type(node).__mro__):
+            if node.args.get(part) or any((k, part) in consumed_parts.MEANINGLESS for k in type(node).__mro__):
                 continue
             for value in _values():
                 tree = original.copy()
                 list(tree.walk())[i].set(part, value)
                 try:
-                    found = _plan(sql, parts.recorded(tree), text)
+                    found = _plan(sql, consumed_parts.recorded(tree), text)
                 except (AttributeError, TypeError, ValueError, KeyError):
                     continue  # a value that no parser would give
                 if found == plain:
@@ -228,11 +228,11 @@ def test_every_class_of_nodes_is_refused_or_all_of_it_is_read(db: ev.Session) ->
             else:
                 tree = node
             try:
-                bound = _plan(sql, parts.recorded(tree), "SELECT a FROM t")
+                bound = _plan(sql, consumed_parts.recorded(tree), "SELECT a FROM t")
             except (AttributeError, TypeError, ValueError, KeyError, AssertionError):
                 continue  # parts of the wrong kind, which no parser would give
             if bound is not None:
-                assert not list(parts.unread(tree))
+                assert not list(consumed_parts.unread(tree))
                 accepted.add(kind.__name__)
     assert len(_classes()) > 900
     assert {"Add", "Abs", "Paren"} <= accepted, "the test's nodes are no longer understood"
@@ -240,14 +240,16 @@ def test_every_class_of_nodes_is_refused_or_all_of_it_is_read(db: ev.Session) ->
 
 
 def test_comparing_and_copying_is_not_reading() -> None:
-    tree = parts.recorded(sqlglot.parse_one("SELECT a FROM t LIMIT 1", read="postgres"))
+    tree = consumed_parts.recorded(sqlglot.parse_one("SELECT a FROM t LIMIT 1", read="postgres"))
     assert tree == tree.copy()
-    assert len(list(parts.unread(tree))) == len(list(parts.unread(parts.recorded(tree.copy()))))
+    assert len(list(consumed_parts.unread(tree))) == len(
+        list(consumed_parts.unread(consumed_parts.recorded(tree.copy())))
+    )
     assert tree.find(exp.Limit) is not None
-    assert ("limit") in [part for _, part in parts.unread(tree)]
-    parts.understood(tree)
-    assert not list(parts.unread(tree))
+    assert ("limit") in [part for _, part in consumed_parts.unread(tree)]
+    consumed_parts.understood(tree)
+    assert not list(consumed_parts.unread(tree))
 
 
 def test_functions_of_typed_values_are_read_as_calls() -> None:
-    assert typedcalls.CALLS.keys() == callnames.TYPED
+    assert composite_functions.CALLS.keys() == call_names.TYPED

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.server.pg.states import state_of
+from everview.server.pg.sqlstates import state_of
 from everview.session.local_shards import local_shards
 from tests.sql.postgres import Postgres, PostgresError
 from tests.sql.random_constraints import CREATE, TABLES, Transactions

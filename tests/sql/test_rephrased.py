@@ -1,4 +1,4 @@
-"""Syntax that is rewritten (`everview.sql.text.rephrasing`): views equal PostgreSQL after every change."""
+"""Syntax that is rewritten (`everview.sql.text.equivalent_forms`): views equal PostgreSQL after every change."""
 
 from __future__ import annotations
 

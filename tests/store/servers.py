@@ -160,7 +160,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A directory's URI."""
     import pyspark
 
-    from everview.spark.java.find import find_java
+    from everview.spark.java.java_discovery import find_java
 
     port, home = free_port(), tmp_path_factory.mktemp("hdfs")
     places = [*map(str, jars(*HDFS, alone=True)), str(Path(pyspark.__file__).parent / "jars" / "*")]

@@ -18,7 +18,7 @@ import everview as ev
 from everview import count
 from everview.language.relation import relation_of
 from everview.recovery.directory import Directory
-from everview.spark.driver import cluster, merging
+from everview.spark.driver import cluster, compaction
 from everview.store import manifest as m
 from tests.inside import inside
 from tests.spark.inprocess import session
@@ -36,7 +36,7 @@ def nothing_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of merges and garbage, also where a few megabytes would be let pass."""
     monkeypatch.setattr(cluster, "COLLECT_GRACE", 0.0)
     monkeypatch.setattr(cluster, "COLLECT_BYTES", 1 << 18)
-    monkeypatch.setattr(merging, "INLINE_BYTES", 1 << 12)
+    monkeypatch.setattr(compaction, "INLINE_BYTES", 1 << 12)
 
 
 def embedded(where: Path, **options: Any) -> Any:
@@ -109,7 +109,7 @@ def test_what_is_deleted_again_does_not_stay(connect: Callable[..., Any], histor
             t.insert(rows(100_000, 200_000))
             t.delete(rows(100_000, 200_000))
         assert disk(where) > 5_000_000
-        idle(db, history + 3 * merging.LOOK_EVERY)
+        idle(db, history + 3 * compaction.LOOK_EVERY)
         check(connect, where, db, [rows(0, 20_000)])
     with connect(where) as db:
         check(connect, where, db, [rows(0, 20_000)])
@@ -117,14 +117,14 @@ def test_what_is_deleted_again_does_not_stay(connect: Callable[..., Any], histor
 
 def test_files_go_also_while_merges_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under constant change there is always one."""
-    monkeypatch.setattr(merging.Merger, "busy", True)
+    monkeypatch.setattr(compaction.Merger, "busy", True)
     with shards(tmp_path / "state", history=0) as db:
         t, _ = declared(db)
         t.insert(rows(0, 20_000))
         for _ in range(5):
             t.insert(rows(100_000, 200_000))
             t.delete(rows(100_000, 200_000))
-        idle(db, 3 * merging.LOOK_EVERY)
+        idle(db, 3 * compaction.LOOK_EVERY)
         check(shards, tmp_path / "state", db, [rows(0, 20_000)])
 
 
@@ -139,7 +139,7 @@ def test_deletes_that_are_each_much_smaller_than_what_is_left(connect: Callable[
         while part > 1000:
             t.delete(rows(at, at + part))
             at, part = at + part, part * 47 // 100
-        idle(db, 20 + 3 * merging.LOOK_EVERY)
+        idle(db, 20 + 3 * compaction.LOOK_EVERY)
         check(connect, where, db, [rows(at, 256_000)])
 
 
@@ -167,7 +167,7 @@ def test_a_window_that_moves_on(connect: Callable[..., Any], tmp_path: Path) -> 
             for ref in refs
         ]
         assert sum(ref.rows for ref in held) < 50_000 + 2 * 10 * 6000
-        idle(db, 10 + 3 * merging.LOOK_EVERY)
+        idle(db, 10 + 3 * compaction.LOOK_EVERY)
         check(connect, where, db, [rows(360_000, 410_000)])
 
 
@@ -199,7 +199,7 @@ def test_a_store_that_has_settled_is_left_alone(tmp_path: Path, monkeypatch: pyt
         idle(db, 60)
         assert 1 <= sum(size > 1_000_000 for size in sizes) <= 2, "each shard's list once, or what the steps left"
         sizes.clear()
-        idle(db, 5 * 20 * merging.LOOK_EVERY // 16)
+        idle(db, 5 * 20 * compaction.LOOK_EVERY // 16)
         assert not any(size > 100_000 for size in sizes)
 
 
@@ -208,7 +208,7 @@ def test_what_is_only_added_is_not_rewritten_for_it(tmp_path: Path, monkeypatch:
         t, _ = declared(db)
         for i in range(7):
             t.insert(rows(i * 50_000, (i + 1) * 50_000))
-        idle(db, 5 * merging.LOOK_EVERY)
+        idle(db, 5 * compaction.LOOK_EVERY)
         table = 7 * 50_000 * 3 * 8
         assert sum(size for size in sizes if size > 100_000) < 2.5 * table
 
@@ -236,12 +236,12 @@ def test_batches_without_a_tally_are_merged_once(tmp_path: Path, monkeypatch: py
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The bytes that each merge reads, from here on."""
     sizes: list[int] = []
-    plain = merging.Request.run
+    plain = compaction.Request.run
 
-    def run(request: merging.Request, *given: Any) -> Any:
+    def run(request: compaction.Request, *given: Any) -> Any:
         sizes.append(request.size)
         return plain(request, *given)
 
     with monkeypatch.context() as here:
-        here.setattr(merging.Request, "run", run)
+        here.setattr(compaction.Request, "run", run)
         yield sizes

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from everview.dataflow.batch_merge import TraceShape
-from everview.spark.driver import merging
-from everview.spark.driver.merging import Request
+from everview.spark.driver import compaction
+from everview.spark.driver.compaction import Request
 from everview.store import Image, Store
 from everview.store.chunked_merge import cut
 from everview.store.manifest import Ref
@@ -53,7 +53,7 @@ def test_a_merge_in_pieces_is_the_merge(tmp_path: Path, monkeypatch: pytest.Monk
     with Store(tmp_path, shards=1) as store:
         refs = [store.put(image) for image in images]
         whole = merge(store, refs, "whole.arrow")
-        monkeypatch.setattr(merging, "PIECE_BYTES", 5000)
+        monkeypatch.setattr(compaction, "PIECE_BYTES", 5000)
         parts = merge(store, refs, "parts.arrow")
         assert whole is not None and parts is not None and whole.rows > 1000
         assert (whole.time, whole.diff) == (parts.time, parts.diff)
@@ -62,7 +62,7 @@ def test_a_merge_in_pieces_is_the_merge(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_cancels_is_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "PIECE_BYTES", 5000)
+    monkeypatch.setattr(compaction, "PIECE_BYTES", 5000)
     rows = np.arange(2000).reshape(2, -1)
     with Store(tmp_path, shards=1) as store:
         refs = [store.put(Image.of(rows, 1, np.full((1, 1000), diff))) for diff in (1, -1)]

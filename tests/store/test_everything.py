@@ -20,7 +20,7 @@ import pytest
 
 import everview as ev
 from everview.kernels.build.native import DEBUG
-from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM
+from everview.kernels.guarded_calls import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM
 from everview.kernels.memory import cell
 from everview.runtime import spill
 from tests.spark import inprocess

@@ -15,7 +15,7 @@ import pytest
 import everview as ev
 from everview import col, count, lit
 from everview.dataflow import saved_state
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.build.native import DEBUG
 from everview.kernels.trace.trace import TRACE_COUNT
 from everview.language.relation import relation_of
@@ -79,7 +79,7 @@ def test_state_ten_times_as_large(tmp_path: Path) -> None:
 
 
 def _batches(operator: Any) -> int:
-    return int(make.peek(operator.trace.address, TRACE_COUNT))
+    return int(structures.peek(operator.trace.address, TRACE_COUNT))
 
 
 def test_a_step_that_cannot_fit_changes_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from everview.kernels.trace.trace import NO_SINCE
 from everview.language.relation import relation_of
 from everview.recovery.directory import Directory
 from everview.runtime.sharded import ShardedRuntime
-from everview.spark.driver import merging
+from everview.spark.driver import compaction
 from everview.spark.session import Committed
 from tests.inside import inside
 from tests.oracle import graphs, plans
@@ -259,7 +259,7 @@ def test_a_dropped_view_is_no_obstacle(tmp_path: Path) -> None:
 
 def test_merges_of_loops_on_shards_after_opening_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that was installed late: times inside it have nothing to do with the time it was installed at."""
-    monkeypatch.setattr(merging, "MERGED_BATCHES", 2)
+    monkeypatch.setattr(compaction, "MERGED_BATCHES", 2)
 
     def declare(db: Any) -> Any:
         e, r = db.table("edge", {"src": int, "dst": int}), db.table("root", {"node": int})

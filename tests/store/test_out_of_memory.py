@@ -16,7 +16,7 @@ import everview as ev
 from everview import col, count
 from everview.dataflow import saved_state
 from everview.errors import out_of_memory
-from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM, CELL_TRACKED_WORDS
+from everview.kernels.guarded_calls import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM, CELL_TRACKED_WORDS
 from everview.kernels.memory import cell
 from everview.recovery import directory as directories
 from everview.store import garbage

@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.server.beside import serve_beside
+from everview.server.threaded_server import serve_beside
 from everview.session.local_shards import local_shards
 from everview.system.relations import Relation
 

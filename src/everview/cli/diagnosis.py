@@ -110,7 +110,7 @@ def _query() -> str:
 
 
 def _spark() -> Iterator[Fact]:
-    from everview.spark.java.find import find_java
+    from everview.spark.java.java_discovery import find_java
 
     if _version("pyspark") == "not installed":
         yield Fact("Spark", "not installed: pip install 'everview[spark]'")

@@ -162,14 +162,14 @@ def subscribe(
     """Follow a view or table while a pipeline changes it. On a terminal it is a table updated in place; otherwise each
     change is a line.
     """
-    from everview.sql.shell import live
+    from everview.sql.shell import live_display
 
     with _opened(state, trust) as db:
         if sys.stdout.isatty() and not (lines or json or during):
-            live.watch(db, view)
+            live_display.watch(db, view)
             return
         wanted = seconds(during) if during else None
-        live.follow(db, view, _said, snapshot=snapshot, seconds=wanted, as_json=json)
+        live_display.follow(db, view, _said, snapshot=snapshot, seconds=wanted, as_json=json)
 
 
 def _said(line: str) -> None:

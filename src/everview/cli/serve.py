@@ -73,7 +73,7 @@ def serve(
     """Serve tables and views to others, until Ctrl-C or SIGTERM."""
     import asyncio
 
-    from everview.server.serving import serve as run
+    from everview.server.server_process import serve as run
 
     given = {
         "state": state, "pg": pg, "http": http, "host": host, "token": token, "no_auth": no_auth or None,

@@ -13,7 +13,7 @@ from rich.text import Text
 
 import everview
 from everview.session.memory import RIGHT, Memory
-from everview.sql.shell import live
+from everview.sql.shell import live_display
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -42,7 +42,7 @@ def directory(state: str, db: Session, once: bool) -> None:
     with Live(console=console, auto_refresh=False, screen=True) as screen:
         while True:
             screen.update(_memory(state, db.memory()), refresh=True)
-            live.advance(db, SECONDS)
+            live_display.advance(db, SECONDS)
 
 
 def _memory(state: str, found: Memory) -> Group:

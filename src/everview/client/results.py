@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from everview.codes.declare import arrow_field
+from everview.codes.type_declarations import arrow_field
 from everview.wire.plans import type_of
 from everview.wire.values import rows_of, value_of
 

@@ -16,8 +16,8 @@ from everview.client.rules import ClientRules
 from everview.client.subscriptions import Following
 from everview.client.transport import Transport, address_of
 from everview.client.what_if import ClientWhatIf, Steps, moved
-from everview.codes.declare import data_type
 from everview.codes.durations import seconds
+from everview.codes.type_declarations import data_type
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.language.collection import Collection, common_owner
 from everview.language.relation import relation_of

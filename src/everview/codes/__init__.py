@@ -1,14 +1,14 @@
 """Values and codes: the boundary where user values become int64 codes, and back.
 
-In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (texts, bytes, tuples), `declare` (types),
-`values` (one value), `arrays` (one column), `tables` (other libraries' frames), `codec` (rows and tables of a schema),
-`repeating` (rows expanded by multiplicity).
+In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (texts, bytes, tuples),
+`type_declarations` (types), `values` (one value), `arrays` (one column), `tables` (other libraries' frames), `codec`
+(rows and tables of a schema), `multiplicity` (rows expanded by multiplicity).
 
 Further modules:
 
-    straight, buffers, runs    columns that are codes already; Arrow's buffers; stored dictionaries
+    plain_columns, buffers, runs  columns that are codes already; Arrow's buffers; stored dictionaries
     limits    what columns refuse although plans know nothing of it
-    packed, frozen, jsons, intervals    values that do not fit 64 bits
+    packed, immutable, jsons, intervals  values that do not fit 64 bits
     digits, durations    parsing of numbers and durations
 """
 
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from everview.codes.codec import Codec
-    from everview.codes.declare import arrow_field, arrow_type, data_type
     from everview.codes.interner import Interner
     from everview.codes.scalars import code_to_float, float_to_code
+    from everview.codes.type_declarations import arrow_field, arrow_type, data_type
     from everview.codes.values import decode_value, decoder, encode_value, encoder
 
 __all__ = [

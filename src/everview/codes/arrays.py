@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from everview.codes import jsons
 from everview.codes.buffers import null_mask, numbers_of, validity_buffer
-from everview.codes.declare import arrow_field, arrow_type
 from everview.codes.interner import Interner, Words, item_tag
 from everview.codes.scalars import (
     DIGITS,
@@ -34,6 +33,7 @@ from everview.codes.scalars import (
     timestamp_code,
     timestamptz_value,
 )
+from everview.codes.type_declarations import arrow_field, arrow_type
 from everview.codes.values import decoder, encoder, null_refused, read_by_type, reserved_code
 from everview.errors import InputError
 from everview.types import FREE, INTERNED, NULL, PACKED, DataType, bounds

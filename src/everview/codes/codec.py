@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from everview.codes import scalars
 from everview.codes.arrays import BadValue, decode_arrow, decode_list, encode_column
-from everview.codes.declare import arrow_field
 from everview.codes.interner import Interner, Words
-from everview.codes.repeating import check_room
+from everview.codes.multiplicity import check_room
+from everview.codes.plain_columns import copied
 from everview.codes.scalars import counted, shown
-from everview.codes.straight import copied
 from everview.codes.tables import columns_of, is_series, is_table, of_series
+from everview.codes.type_declarations import arrow_field
 from everview.codes.values import Encode, decoder, encoder, read_by_type
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.types import NULL, PACKED, DataType, bounds

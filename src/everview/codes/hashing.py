@@ -24,8 +24,7 @@ from typing import Any
 from llvmlite import ir
 
 from everview.kernels.build.native import DEBUG, WORD, entry, inner, primitive
-from everview.kernels.memory import raw_load, raw_store
-from everview.kernels.trace.hints import prefetch
+from everview.kernels.memory import prefetch, raw_load, raw_store
 from everview.types import NULL
 
 if DEBUG:
@@ -170,9 +169,9 @@ def _fetch(wanted, low, high, starts, table, words):
     A look-up misses the cache several times (table, start, bytes); prefetching a whole block overlaps the misses.
     """
     for i in range(low, high):
-        prefetch(table + 16 * _home(words >> 1, raw_load(wanted, i)))
+        prefetch(table, 2 * _home(words >> 1, raw_load(wanted, i)))
     for i in range(low, high):
-        prefetch(starts + 8 * _guess(table, words, raw_load(wanted, i)))
+        prefetch(starts, _guess(table, words, raw_load(wanted, i)))
 
 
 @inner
@@ -216,7 +215,7 @@ def intern(
                 raw_store(out, j, hash_bytes(payload + at, _word(spans, n_spans, j + 1) - at, kind) & mask)
             _fetch(out, i, ready, starts, table, words)
             for j in range(i, ready):
-                prefetch(heap + _word(starts, n_starts, _guess(table, words, raw_load(out, j))))
+                prefetch(heap + _word(starts, n_starts, _guess(table, words, raw_load(out, j))), 0)
         if n_valid > 0:
             bit = first_bit + i
             if (_byte(valid, n_valid, bit >> 3) >> (bit & 7)) & 1 == 0:
@@ -351,9 +350,9 @@ def gather(slots, n, heap, _heap, starts, n_starts, out, _out):
     for i in range(n):
         if i % BLOCK == 0:
             for j in range(i, min(i + BLOCK, n)):
-                prefetch(starts + 8 * raw_load(slots, j))
+                prefetch(starts, raw_load(slots, j))
             for j in range(i, min(i + BLOCK, n)):
-                prefetch(heap + _word(starts, n_starts, max(raw_load(slots, j), 0)))
+                prefetch(heap + _word(starts, n_starts, max(raw_load(slots, j), 0)), 0)
         slot = raw_load(slots, i)
         if slot >= 0:
             begin = _word(starts, n_starts, slot)

@@ -17,7 +17,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from everview.codes.frozen import JSON_NULL, FrozenDict, FrozenList, JsonNull
+from everview.codes.immutable import JSON_NULL, FrozenDict, FrozenList, JsonNull
 
 _MOST_EXPONENT = 1000
 """Maximum number of zeros in a number: 1e1000000 would be a text of a million."""

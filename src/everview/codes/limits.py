@@ -41,7 +41,7 @@ def in_plans(declared: DataType) -> DataType:
 
 
 def written(declared: DataType) -> str:
-    """The name of a column's type, which `everview.codes.declare.data_type` reads back.
+    """The name of a column's type, which `everview.codes.type_declarations.data_type` reads back.
 
     >>> from everview.types import INT
     >>> written(INTEGER.optional()), written(INT)

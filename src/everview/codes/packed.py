@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from everview.codes import intervals, jsons
-from everview.codes.frozen import FrozenDict, FrozenList
+from everview.codes.immutable import FrozenDict, FrozenList
 from everview.codes.intervals import Interval
 from everview.codes.scalars import DECODERS, ENCODERS, article, counted, decimal_code, shown, wrong_type
 from everview.errors import InputError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from everview.dataflow import saved_state
 from everview.dataflow.operators import Trace
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import trace as trace_k
 from everview.store.batches import Image
 
@@ -26,19 +26,19 @@ class TraceShape:
     @classmethod
     def of(cls, trace: Trace) -> TraceShape:
         diffs, keep, history = (
-            int(make.peek(trace.address, field))
+            int(structures.peek(trace.address, field))
             for field in (trace_k.TRACE_DIFFS, trace_k.TRACE_KEEP, trace_k.TRACE_HISTORY)
         )
         return cls(trace.cols, diffs, keep, trace.since, history)
 
     def merged(self, images: Iterable[Image], time: int) -> Image | None:
         """Merge batches in memory, advancing times as the trace would; None if they cancel."""
-        scratch = make.make_trace(self.cols, self.diffs, self.keep, self.since, 1, 0)
-        make.poke(scratch, trace_k.TRACE_HISTORY, self.history)
+        scratch = structures.make_trace(self.cols, self.diffs, self.keep, self.since, 1, 0)
+        structures.poke(scratch, trace_k.TRACE_HISTORY, self.history)
         try:
             for image in images:
                 saved_state.append(scratch, image, time)
-            make.compact_trace(scratch)
+            structures.compact_trace(scratch)
             return next(saved_state.images_at(scratch), None)
         finally:
-            make.drop_trace(scratch)
+            structures.drop_trace(scratch)

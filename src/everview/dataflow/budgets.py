@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.frontier import budget as budget_k
 
 
@@ -26,21 +26,21 @@ class Budgets:
     def block(self, purse: str, limit: int | None = None) -> int:
         """The words of a budget, created on first use. A limit applies to the purse from now on."""
         if purse not in self.blocks:
-            self.blocks[purse] = make.make_filled(np.zeros(budget_k.BUDGET_WORDS, dtype=np.int64))
+            self.blocks[purse] = structures.make_filled(np.zeros(budget_k.BUDGET_WORDS, dtype=np.int64))
         if limit is not None and self.enforced:
-            make.poke(self.blocks[purse], budget_k.BUDGET_LIMIT, limit)
+            structures.poke(self.blocks[purse], budget_k.BUDGET_LIMIT, limit)
         return self.blocks[purse]
 
     def limit(self, purse: str) -> int | None:
         """The limit of a purse in bytes, if any."""
-        return int(make.peek(self.block(purse), budget_k.BUDGET_LIMIT)) or None
+        return int(structures.peek(self.block(purse), budget_k.BUDGET_LIMIT)) or None
 
     def used(self, purse: str) -> int:
         """The bytes that its operators use together."""
-        return int(make.peek(self.block(purse), budget_k.BUDGET_USED))
+        return int(structures.peek(self.block(purse), budget_k.BUDGET_USED))
 
     def free(self) -> None:
         """Free the blocks, after the operators."""
         for block in self.blocks.values():
-            make.drop_block(block)
+            structures.drop_block(block)
         self.blocks.clear()

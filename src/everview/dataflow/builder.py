@@ -343,7 +343,7 @@ class Builder:
         label = f"by {list(keys)}" if keys else "rows"
         with self.making(node):
             operator = Arrange(
-                self.dataflow, scope, len(order), label=label, spread=SINGLE_SHARD if gather else HASH_BY_FIRST
+                self.dataflow, scope, len(order), label=label, partitioning=SINGLE_SHARD if gather else HASH_BY_FIRST
             )
         operator.fed = node, order
         operator.listen(reordered(flow, order))
@@ -365,24 +365,28 @@ class Builder:
         there = HyperCube(cells.inputs, tuple(cells.columns[c] for c in order))
         label = f"by {list(keys)} in cells"
         with self.making(node):
-            operator = Arrange(self.dataflow, self.scope(node), len(order), label=label, spread=there)
+            operator = Arrange(self.dataflow, self.scope(node), len(order), label=label, partitioning=there)
         operator.fed = node, order
         operator.listen(reordered(self.flow(node), order))
         arrangement = Arrangement(operator, order)
         self.in_cells.setdefault((self.key(node), cells), []).append(arrangement)
         return arrangement
 
-    def arrange_hot(self, node: plan.Node, keys: tuple[int, ...], spread: HotKeys) -> Arrangement:
+    def arrange_hot(self, node: plan.Node, keys: tuple[int, ...], partitioning: HotKeys) -> Arrangement:
         """An arrangement of the node for a join of hot keys, which are in the first column of `keys`."""
         flow = self.flow(node)
-        there = self.in_cells.setdefault((self.key(node), spread), [])
+        there = self.in_cells.setdefault((self.key(node), partitioning), [])
         for arrangement in there:
             if arrangement.serves(keys):
                 return arrangement
         order = plan.keys_first(keys, len(node.types))
         with self.making(node):
             operator = Arrange(
-                self.dataflow, self.scope(node), len(order), label=f"by {list(keys)}, {spread}", spread=spread
+                self.dataflow,
+                self.scope(node),
+                len(order),
+                label=f"by {list(keys)}, {partitioning}",
+                partitioning=partitioning,
             )
         operator.fed = node, order
         operator.listen(reordered(flow, order))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from everview.codes.declare import data_type
+from everview.codes.type_declarations import data_type
 from everview.dataflow.replica import Command, Install, Keep, MakeTable, Replica, Swap
 from everview.errors import StoreError
 from everview.plan import legacy

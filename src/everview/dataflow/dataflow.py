@@ -34,11 +34,11 @@ from everview.dataflow.timed_history import TimedHistory
 from everview.dataflow.timing import Timing
 from everview.errors import EverviewError, MemoryLimitError
 from everview.expr.program_builder import KernelCall
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.run import executor as x
+from everview.kernels.run import hypothetical
 from everview.kernels.run import step as step_k
-from everview.kernels.run import supposing
 from everview.kernels.trace import image
 from everview.types import DataType
 
@@ -75,13 +75,13 @@ class Dataflow:
         self.time = 0
         self.serving = 0
         """the thread that is in a user function called by the current step; else 0"""
-        self.step_block = make.make_block(step_k.STEP_WORDS)
+        self.step_block = structures.make_block(step_k.STEP_WORDS)
         self.threads: ThreadPool | None = None
         self.budgets = Budgets()
         self.root = Scope(None)
         self.tail: list[Operator] = []
-        self.session = make.make_block(x.EXECUTOR_WORDS)
-        make.poke(self.session, x.EXECUTOR_STEP, self.step_block)
+        self.session = structures.make_block(x.EXECUTOR_WORDS)
+        structures.poke(self.session, x.EXECUTOR_STEP, self.step_block)
         self.at: list[tuple[Item, int]] = []
         self._counted: list[Operator] = []
         self.timing: Timing | None = None
@@ -178,7 +178,7 @@ class Dataflow:
         if self.timing is not None:
             self.timing.remove()
         self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, [*words, x.INSTRUCTION_STOP, 0, 0, 0], 4)
-        make.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop after the end is for `suppose`
+        structures.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop after the end is for `suppose`
         self.count_changes()
         self._counted = []  # until a block with a word for each exists: allocating it may fail
         self._list(x.EXECUTOR_COUNTS, x.EXECUTOR_NCOUNTS, [0] * len(traces))
@@ -196,7 +196,7 @@ class Dataflow:
 
     def _list_wakes(self, program: Program) -> None:
         lists = (np.array(words, dtype=np.int64) for words in wakes(program, sharded=self.sharded))
-        make.replace_wakes(self.step_block, 0 if self.sharded else len(self.at) + 1, *lists)
+        structures.replace_wakes(self.step_block, 0 if self.sharded else len(self.at) + 1, *lists)
 
     def time_operators(self, on: bool) -> None:
         """Measure the time that operators take from now on, or stop. Between steps."""
@@ -212,18 +212,18 @@ class Dataflow:
 
     def count_changes(self) -> None:
         """Update `Operator.changes` from the kernels' counts of what steps add to each trace."""
-        counts = make.peek(self.session, x.EXECUTOR_COUNTS)
+        counts = structures.peek(self.session, x.EXECUTOR_COUNTS)
         for place, operator in enumerate(self._counted):
-            operator.changes += int(make.peek(counts, place))
-            make.poke(counts, place, 0)
+            operator.changes += int(structures.peek(counts, place))
+            structures.poke(counts, place, 0)
 
     def step_peak(self) -> int:
         """Peak memory growth during the last step in bytes, sampled between operators; small blocks are not counted."""
-        began, most = make.peek(self.session, x.EXECUTOR_BEGAN), make.peek(self.session, x.EXECUTOR_PEAK)
+        began, most = structures.peek(self.session, x.EXECUTOR_BEGAN), structures.peek(self.session, x.EXECUTOR_PEAK)
         return 8 * max(0, int(most) - int(began))
 
     def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
-        make.replace_list(self.session, field, np.array(words, dtype=np.int64), count, len(words) // size)
+        structures.replace_list(self.session, field, np.array(words, dtype=np.int64), count, len(words) // size)
 
     # running
 
@@ -234,7 +234,7 @@ class Dataflow:
         if self._stale:
             self.assemble()
         now = self.time + epochs
-        make.poke(self.session, x.EXECUTOR_PC, 0)
+        structures.poke(self.session, x.EXECUTOR_PC, 0)
         self._target = now
         if self.lender is None and not self.most_words:  # as `_step` does; every single change takes this path
             self.running = True
@@ -268,7 +268,7 @@ class Dataflow:
 
     def suppose(self, batcher: int = 0, rows: bytes = NO_ROWS) -> array[int] | np.ndarray:
         """Run a step of one epoch after the current time up to its commit, and undo it. Returns what it would have
-        added to the traces outside loops, in the format of `everview.kernels.run.supposing`. A few rows go into one
+        added to the traces outside loops, in the format of `everview.kernels.run.hypothetical`. A few rows go into one
         batcher; others are already in theirs. The state is always restored.
         """
         if self._stale:
@@ -279,17 +279,17 @@ class Dataflow:
         if self.most_words:
             kernel_interrupts.enter(self)
         try:
-            answer = supposing.suppose(self.session, self.time, batcher, rows, self._outside, room)
+            answer = hypothetical.suppose(self.session, self.time, batcher, rows, self._outside, room)
             if answer == x.ENDED_DONE:
                 undone = batcher != 0  # otherwise rows passed as columns must be discarded, too
                 return room[: room[0]]
-            if answer != supposing.ENDED_NO_ROOM:
+            if answer != hypothetical.ENDED_NO_ROOM:
                 self._suppose_on(answer)
-            large = np.empty(supposing.room_for(self._outside), dtype=np.int64)
-            supposing.copy(self._outside, large)
+            large = np.empty(hypothetical.room_for(self._outside), dtype=np.int64)
+            hypothetical.copy(self._outside, large)
             return large
         except BaseException as error:
-            if found := located(error, self._operator_at(int(make.peek(self.session, x.EXECUTOR_PC)))):
+            if found := located(error, self._operator_at(int(structures.peek(self.session, x.EXECUTOR_PC)))):
                 raise found from None
             raise
         finally:
@@ -303,13 +303,13 @@ class Dataflow:
         """Continue a supposed step that needs Python or was not finished, up to the stop after its end."""
         end = len(self.at)
         try:
-            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
+            structures.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             self.attend(answer)
-            if make.peek(self.step_block, step_k.STEP_FAULT):
+            if structures.peek(self.step_block, step_k.STEP_FAULT):
                 raise self.failure(x.ENDED_OVERFLOW, end)
             image.fold_step(self.session, self.time + 1)
         finally:
-            make.poke(self.session, x.EXECUTOR_LENGTH, end)
+            structures.poke(self.session, x.EXECUTOR_LENGTH, end)
 
     def fresh(self, wanted: np.ndarray, epochs: int) -> np.ndarray:
         """What the current step, which has reached its end, adds to some traces. It can still be undone."""
@@ -345,7 +345,7 @@ class Dataflow:
         self.enter()
         try:
             self.replay_for_new()
-            make.poke(self.session, x.EXECUTOR_PC, 0)
+            structures.poke(self.session, x.EXECUTOR_PC, 0)
             if self.swaps:
                 self._step_checked()
             else:
@@ -361,14 +361,14 @@ class Dataflow:
         """Run the installing step up to its commit, which waits for the checks."""
         end = len(self.at)
         try:
-            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
+            structures.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             with self.locating():
                 self.attend(x.step(self.session, self.time - 1, 1, 0, NO_ROWS))
-            if make.peek(self.step_block, step_k.STEP_FAULT):
+            if structures.peek(self.step_block, step_k.STEP_FAULT):
                 raise self.failure(x.ENDED_OVERFLOW, end)
             self.check_swaps()
         finally:
-            make.poke(self.session, x.EXECUTOR_LENGTH, end)
+            structures.poke(self.session, x.EXECUTOR_LENGTH, end)
         x.resume(self.session, end)
 
     def check_swaps(self) -> None:
@@ -383,14 +383,14 @@ class Dataflow:
         """
         self._stale = True
         self.assemble()
-        make.poke(self.step_block, step_k.STEP_BASE, self.time - 1)
-        make.poke(self.step_block, step_k.STEP_EPOCHS, 1)
+        structures.poke(self.step_block, step_k.STEP_BASE, self.time - 1)
+        structures.poke(self.step_block, step_k.STEP_EPOCHS, 1)
         for producer, sink in self._replays:
             self._replay(producer, sink)
         for operator, rows in self._beginnings if first else ():
             words = np.ones((len(rows), operator.cols + 2), dtype=np.int64)
             words[:, : operator.cols], words[:, -2] = rows, self.time
-            make.push_rows(operator.batcher, words.ravel(), len(rows))
+            structures.push_rows(operator.batcher, words.ravel(), len(rows))
         for swap in self.swaps:
             swap.take_back(self.time)
 
@@ -425,13 +425,13 @@ class Dataflow:
         return {o for o in self.numbered[self._known :] if o is not None}
 
     def _replay(self, producer: Operator, sink: Sink) -> None:
-        stream = make.make_stream(producer.cols, max(sink.registers, 1), self.step_block)
-        make.poke(stream, stream_k.STREAM_SINKS, make.make_filled(np.array([sink.address], dtype=np.int64)))
-        make.poke(stream, stream_k.STREAM_NSINKS, 1)
+        stream = structures.make_stream(producer.cols, max(sink.registers, 1), self.step_block)
+        structures.poke(stream, stream_k.STREAM_SINKS, structures.make_filled(np.array([sink.address], dtype=np.int64)))
+        structures.poke(stream, stream_k.STREAM_NSINKS, 1)
         try:
             producer.replay(stream)
         finally:
-            make.drop_stream(stream)
+            structures.drop_stream(stream)
 
     def _step(
         self, base: int, epochs: int, batcher: int = 0, rows: bytes = NO_ROWS, lender: Lender | None = None
@@ -458,7 +458,7 @@ class Dataflow:
         operator is to blame.
         """
         if not self._committed():
-            at = int(make.peek(self.session, x.EXECUTOR_PC))
+            at = int(structures.peek(self.session, x.EXECUTOR_PC))
             self.abort()
             if found := located(error, self._operator_at(at)):
                 raise found from None
@@ -471,13 +471,13 @@ class Dataflow:
         """
         end = len(self.at)
         with lender.prepared(self.session):
-            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
+            structures.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             try:
                 self.attend(x.step(self.session, base, epochs, batcher, rows))
             finally:
-                if make.peek(self.session, x.EXECUTOR_PC) == end:
-                    make.poke(self.session, x.EXECUTOR_PC, end + 2)
-                make.poke(self.session, x.EXECUTOR_LENGTH, end)
+                if structures.peek(self.session, x.EXECUTOR_PC) == end:
+                    structures.poke(self.session, x.EXECUTOR_PC, end + 2)
+                structures.poke(self.session, x.EXECUTOR_LENGTH, end)
         return int(x.resume(self.session, end))
 
     def enter(self) -> None:
@@ -498,7 +498,7 @@ class Dataflow:
         try:
             yield
         except (EverviewError, MemoryError) as error:
-            if found := located(error, self._operator_at(int(make.peek(self.session, x.EXECUTOR_PC)))):
+            if found := located(error, self._operator_at(int(structures.peek(self.session, x.EXECUTOR_PC)))):
                 raise found from None
             raise
 
@@ -508,13 +508,13 @@ class Dataflow:
 
     def _committed(self) -> bool:
         """Whether the current step reached its end, which the executor commits before it returns."""
-        at_end = make.peek(self.session, x.EXECUTOR_PC) == make.peek(self.session, x.EXECUTOR_LENGTH) > 0
-        return bool(at_end and make.peek(self.step_block, step_k.STEP_FAULT) == 0)
+        at_end = structures.peek(self.session, x.EXECUTOR_PC) == structures.peek(self.session, x.EXECUTOR_LENGTH) > 0
+        return bool(at_end and structures.peek(self.step_block, step_k.STEP_FAULT) == 0)
 
     def attend(self, answer: int) -> int:
         """Do what the executor cannot, until the step is done or at a stop; return its instruction."""
         while True:
-            pc = int(make.peek(self.session, x.EXECUTOR_PC))
+            pc = int(structures.peek(self.session, x.EXECUTOR_PC))
             if answer in (x.ENDED_DONE, x.ENDED_STOPPED):
                 return pc
             if answer == x.ENDED_PYTHON_NEEDED:
@@ -550,7 +550,7 @@ class Dataflow:
 
     def time_base(self) -> int:
         """The last epoch before the current step."""
-        return int(make.peek(self.step_block, step_k.STEP_BASE))
+        return int(structures.peek(self.step_block, step_k.STEP_BASE))
 
     def keep_history(self, arrangement: Arrangement, epochs: int) -> None:
         """Keep this many epochs distinguishable in an arrangement and in the errors it depends on: they are read
@@ -647,10 +647,10 @@ class Dataflow:
         self.remove(set(self.operators()))
         lists = (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES, x.EXECUTOR_FORESTS)
         for field in (*lists, x.EXECUTOR_COUNTS):
-            make.drop_block(make.peek(self.session, field))
+            structures.drop_block(structures.peek(self.session, field))
         self.root.free()
         self.budgets.free()
         for field in (step_k.STEP_READY, step_k.STEP_WAKES, step_k.STEP_TOUCHED):
-            make.drop_block(make.peek(self.step_block, field))
-        make.drop_block(self.session)
-        make.drop_block(self.step_block)
+            structures.drop_block(structures.peek(self.step_block, field))
+        structures.drop_block(self.session)
+        structures.drop_block(self.step_block)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from everview.dataflow.operators import Arrangement, Instruction, Operator
 from everview.dataflow.scopes import OUTSIDE, Scope
 from everview.expr.nodes import Expr, Literal
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.operators import extend as k
 from everview.plan import nodes as plan
 
@@ -166,14 +166,14 @@ class Extend(Operator):
         words[k.EXTEND_VARS] = self.block([*[0] * len(node.columns), *constants, 0])
         words[k.EXTEND_COLS] = len(node.columns)
         words[k.EXTEND_KEY] = self.block([0] * (len(node.columns) + 1))
-        words[k.EXTEND_WEIGHTS] = make.make_block(2 * WEIGHTS)
+        words[k.EXTEND_WEIGHTS] = structures.make_block(2 * WEIGHTS)
         words[k.EXTEND_WEIGHTS_ROOM] = WEIGHTS
         self.context = self.block(words)
         self.output()
         dataflow.add(self)
 
     def settled(self) -> None:
-        make.poke(self.context, k.EXTEND_FRESH, 0)
+        structures.poke(self.context, k.EXTEND_FRESH, 0)
 
     # encoding pipelines
 
@@ -237,7 +237,7 @@ class Extend(Operator):
         return [(k.extend.address, self.context)]
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, k.EXTEND_STREAM, address)
+        structures.poke(self.context, k.EXTEND_STREAM, address)
 
     @property
     def replayable(self) -> bool:
@@ -248,7 +248,7 @@ class Extend(Operator):
 
     def _free(self) -> None:
         for scratch in (k.EXTEND_STATE, k.EXTEND_WEIGHTS) if self.context else ():
-            make.drop_block(make.peek(self.context, scratch))
+            structures.drop_block(structures.peek(self.context, scratch))
         super()._free()
 
     def explain(self) -> list[str]:

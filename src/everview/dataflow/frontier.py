@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from everview.dataflow.operators import Arrangement, Instruction, Operator, Trace, columns
 from everview.dataflow.partitioning import HASH_BY_FIRST
 from everview.dataflow.streams import Flow
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.frontier import histories as histories_k
 from everview.kernels.frontier import history as history_k
-from everview.kernels.frontier import meeting as meeting_k
+from everview.kernels.frontier import pair_distance as meeting_k
 from everview.kernels.frontier import pairs as pairs_k
+from everview.kernels.frontier import rollback as undoing_k
 from everview.kernels.frontier import trees as trees_k
-from everview.kernels.frontier import undoing as undoing_k
 from everview.kernels.strong import component as component_k
 from everview.kernels.strong import components as components_k
 from everview.plan import nodes as plan
@@ -61,10 +61,10 @@ class FrontierOperator(Operator):
         return [(self.kernels.keep.address, self.context)]
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, forest_k.FOREST_STREAM, address)
+        structures.poke(self.context, forest_k.FOREST_STREAM, address)
 
     def settled(self) -> None:
-        make.poke(self.context, forest_k.FOREST_FRESH, 0)
+        structures.poke(self.context, forest_k.FOREST_FRESH, 0)
 
     def about(self, what: int) -> int:
         """A figure of the state, by the numbers that the kernel's module lists, or its end."""
@@ -95,7 +95,7 @@ class Trees(FrontierOperator):
         label: str,
     ) -> None:
         super().__init__(dataflow, dataflow.root, len(node.types), label)
-        self.spread = HASH_BY_FIRST
+        self.partitioning = HASH_BY_FIRST
         self.trace = Trace(dataflow, dataflow.root, len(node.types))
         self.inputs = [start.operator, *(a.operator for pair in edges for a in pair)]
         self.spec = (node.rules, node.node, node.value, node.largest)
@@ -128,7 +128,7 @@ class Histories(FrontierOperator):
         label: str,
     ) -> None:
         super().__init__(dataflow, dataflow.root, len(node.types), label)
-        self.spread = HASH_BY_FIRST
+        self.partitioning = HASH_BY_FIRST
         self.trace = Trace(dataflow, dataflow.root, len(node.types))
         others = [a for a in (initial, asked) if a is not None]
         self.inputs = [start.operator, *(a.operator for pair in edges for a in pair), *(a.operator for a in others)]
@@ -159,7 +159,7 @@ class Pairs(FrontierOperator):
         self, dataflow: Dataflow, node: Frontier, edges: tuple[Arrangement, Arrangement], asked: Arrangement, label: str
     ) -> None:
         super().__init__(dataflow, dataflow.root, 3, label)
-        self.spread = HASH_BY_FIRST
+        self.partitioning = HASH_BY_FIRST
         self.trace = Trace(dataflow, dataflow.root, 3)
         self.inputs = [*(a.operator for a in edges), asked.operator]
         self.spec = (node.rules, node.node, node.value)
@@ -200,7 +200,7 @@ class Components(Operator):
         label: str,
     ) -> None:
         super().__init__(dataflow, dataflow.root, 2, label)
-        self.spread = HASH_BY_FIRST
+        self.partitioning = HASH_BY_FIRST
         self.trace = Trace(dataflow, dataflow.root, 2)
         self.inputs = [start.operator, *(a.operator for a in edges)]
         self.spec = (node.near, node.far, node.node, node.value)
@@ -225,10 +225,10 @@ class Components(Operator):
         return [(components_k.keep_components.address, self.context)]
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, forest_k.FOREST_STREAM, address)
+        structures.poke(self.context, forest_k.FOREST_STREAM, address)
 
     def settled(self) -> None:
-        make.poke(self.context, forest_k.FOREST_FRESH, 0)
+        structures.poke(self.context, forest_k.FOREST_FRESH, 0)
 
     def measure(self) -> tuple[int, int, int]:
         batches, updates, size = super().measure()

@@ -1,8 +1,8 @@
 """Errors from within kernels, and their messages.
 
 A kernel that runs out of memory, or finds a multiplicity overflow, raises an error with nothing but a code
-(`everview.kernels.leaving`). This module adds the location: the operator that was running, or that the step was being
-committed. Python's own MemoryError, from arrays, becomes the same error.
+(`everview.kernels.early_exit`). This module adds the location: the operator that was running, or that the step was
+being committed. Python's own MemoryError, from arrays, becomes the same error.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 from everview.errors import MemoryLimitError
-from everview.kernels.guarding import CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
+from everview.kernels.guarded_calls import CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
 from everview.kernels.memory import TRACKED_FROM, cell
 from everview.kernels.operators.stream import PRESSED
 

@@ -45,7 +45,7 @@ def table(builder: Builder, node: plan.Table) -> Flow:
 def constant(builder: Builder, node: plan.Constant) -> Flow:
     """Constant rows, created with the operator; with several shards, on one."""
     cols = len(node.types)
-    operator = Arrange(builder.dataflow, builder.dataflow.root, cols, label="constant", spread=SINGLE_SHARD)
+    operator = Arrange(builder.dataflow, builder.dataflow.root, cols, label="constant", partitioning=SINGLE_SHARD)
     rows = [
         [builder.dataflow.encode_literal(t, value) for t, value in zip(node.types, row, strict=True)]
         for row in node.rows
@@ -88,7 +88,7 @@ def _relayed(builder: Builder, node: plan.Node) -> Flow:
         return flow
     with builder.making(node):
         operator = Arrange(
-            builder.dataflow, builder.scope(node), len(node.types), stateless=True, label="relay", spread=ANYWHERE
+            builder.dataflow, builder.scope(node), len(node.types), stateless=True, label="relay", partitioning=ANYWHERE
         )
         operator.fed = node, tuple(range(len(node.types)))
         operator.listen(flow)

@@ -25,7 +25,7 @@ from everview.dataflow.partitioning import (
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
 from everview.expr.nodes import ColumnRef, Expr
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.operators import activate as activate_k
 from everview.kernels.operators import arrange as arrange_k
 from everview.kernels.operators import batcher as batcher_k
@@ -34,8 +34,8 @@ from everview.kernels.reduce import context as reduction_k
 from everview.kernels.reduce import python as reduce_python_k
 from everview.kernels.reduce import reduce as reduce_k
 from everview.kernels.trace import batch as batch_k
+from everview.kernels.trace import constraints as guard_k
 from everview.kernels.trace import deletions as deletions_k
-from everview.kernels.trace import guard as guard_k
 from everview.kernels.trace import read as read_k
 from everview.kernels.trace import trace as trace_k
 from everview.kernels.trace.trace import NO_SINCE
@@ -61,7 +61,7 @@ class Trace:
         self._dataflow = dataflow
         keep = -1 if scope.is_root else ~EPOCH_MASK
         since = dataflow.time if scope.is_root else NO_SINCE
-        self.address = make.make_trace(cols, diffs, keep, since, dataflow.merge_effort, int(stateless))
+        self.address = structures.make_trace(cols, diffs, keep, since, dataflow.merge_effort, int(stateless))
         self.stateless = stateless
         self._holds: Counter[int] = Counter()
         self._released = (-1, NEVER)
@@ -88,23 +88,23 @@ class Trace:
     @property
     def stored_since(self) -> int:
         """The time to which its batches may have been advanced."""
-        return int(make.peek(self.address, trace_k.TRACE_SINCE))
+        return int(structures.peek(self.address, trace_k.TRACE_SINCE))
 
     @property
     def history(self) -> int:
         """The number of distinguishable epochs (outside loops)."""
-        return int(make.peek(self.address, trace_k.TRACE_HISTORY))
+        return int(structures.peek(self.address, trace_k.TRACE_HISTORY))
 
     def keep_history(self, epochs: int) -> None:
         """Keep at least this many epochs distinguishable from now on."""
         if epochs > self.history:
-            make.poke(self.address, trace_k.TRACE_HISTORY, epochs)
+            structures.poke(self.address, trace_k.TRACE_HISTORY, epochs)
 
     def pass_on(self, time: int) -> None:
         """Advance the trace to a time whose step had nothing for it."""
         if self.scope.is_root:
             before = min(time - self.history, min(self._holds, default=NEVER))
-            make.poke(self.address, trace_k.TRACE_SINCE, max(self.stored_since, before))
+            structures.poke(self.address, trace_k.TRACE_SINCE, max(self.stored_since, before))
 
     def hold(self, time: int) -> None:
         """Keep this time readable until it is released."""
@@ -122,26 +122,26 @@ class Trace:
         self._set_hold()
 
     def _set_hold(self) -> None:
-        make.poke(self.address, trace_k.TRACE_HOLD, min(self._holds, default=NEVER))
+        structures.poke(self.address, trace_k.TRACE_HOLD, min(self._holds, default=NEVER))
 
     def compact(self) -> None:
         """Merge all batches into one, between steps, consolidating indistinguishable times."""
-        make.poke(self.address, trace_k.TRACE_SINCE, self.since)
-        make.compact_trace(self.address)
+        structures.poke(self.address, trace_k.TRACE_SINCE, self.since)
+        structures.compact_trace(self.address)
 
     def measure(self) -> tuple[int, int, int]:
         """(batches, updates, bytes)."""
-        batches, updates, size = make.measure_trace(self.address)
+        batches, updates, size = structures.measure_trace(self.address)
         return batches, updates, size
 
     def sample(self, column: int, count: int) -> list[int]:
         """Codes of a column in some random rows of the largest batch, for estimates. Cached while that batch is the
         largest.
         """
-        table = make.peek(self.address, trace_k.TRACE_TABLE)
-        batches = [make.peek(table, b) for b in range(make.peek(self.address, trace_k.TRACE_COUNT))]
-        largest = max(batches, key=make.batch_rows, default=0)
-        rows = make.batch_rows(largest) if largest else 0
+        table = structures.peek(self.address, trace_k.TRACE_TABLE)
+        batches = [structures.peek(table, b) for b in range(structures.peek(self.address, trace_k.TRACE_COUNT))]
+        largest = max(batches, key=structures.batch_rows, default=0)
+        rows = structures.batch_rows(largest) if largest else 0
         if not rows:
             return []
         if self._sampled != (largest, rows):
@@ -153,14 +153,14 @@ class Trace:
 
     @staticmethod
     def _sample(batch: int, rows: int, column: int, count: int) -> list[int]:
-        data, capacity = make.peek(batch, batch_k.BATCH_DATA), make.peek(batch, batch_k.BATCH_CAP)
+        data, capacity = structures.peek(batch, batch_k.BATCH_DATA), structures.peek(batch, batch_k.BATCH_CAP)
         places = np.unique(np.random.default_rng(rows).integers(0, rows, count)) if rows > count else np.arange(rows)
-        return [make.peek(data, at) for at in (column * capacity + places).tolist()]
+        return [structures.peek(data, at) for at in (column * capacity + places).tolist()]
 
     def free(self) -> None:
         address, self.address = self.address, 0
         if address:
-            make.drop_trace(address)
+            structures.drop_trace(address)
 
 
 class Operator:
@@ -195,7 +195,7 @@ class Operator:
         """Rows that committed steps have added to its trace, as of `Dataflow.count_changes`."""
         self.ticks = self.merge_ticks = self.python_ns = 0
         """Time of its kernels, of merging its trace, and of its Python functions, as of `Timing.collect`."""
-        self.spread: Partitioning | HyperCube | HotKeys = ANYWHERE
+        self.partitioning: Partitioning | HyperCube | HotKeys = ANYWHERE
         """The placement of its rows on shards."""
         self.outbox = 0
         self.forest = 0
@@ -216,7 +216,7 @@ class Operator:
 
     def block(self, values: Any) -> int:
         """Allocate a block of words that lives as long as the operator."""
-        block: int = make.make_filled(np.array(values, dtype=np.int64))
+        block: int = structures.make_filled(np.array(values, dtype=np.int64))
         self._blocks.append(block)
         return block
 
@@ -230,20 +230,20 @@ class Operator:
 
     def receives(self, branch: Branch) -> tuple[int, Scope]:
         """The batcher for a branch's rows and its scope: the outbox if they may belong to another shard."""
-        if not self.dataflow.sharded or self.spread in (ANYWHERE, WHERE_MADE) or self._stays(branch):
+        if not self.dataflow.sharded or self.partitioning in (ANYWHERE, WHERE_MADE) or self._stays(branch):
             return self.batcher, self.scope
         if not self.outbox:
-            self.outbox = make.make_batcher(
-                make.peek(self.batcher, batcher_k.BATCHER_WIDTH), self.dataflow.root.address
+            self.outbox = structures.make_batcher(
+                structures.peek(self.batcher, batcher_k.BATCHER_WIDTH), self.dataflow.root.address
             )
         return self.outbox, self.dataflow.root
 
     def _stays(self, branch: Branch) -> bool:
         """Whether the branch's rows are already on the right shard."""
-        if self.spread != HASH_BY_FIRST:
-            return self.spread == branch.producer.spread == SINGLE_SHARD
+        if self.partitioning != HASH_BY_FIRST:
+            return self.partitioning == branch.producer.partitioning == SINGLE_SHARD
         first = branch.exprs[0]
-        return branch.producer.spread == HASH_BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
+        return branch.producer.partitioning == HASH_BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
 
     def error_batcher(self) -> int:
         """The batcher for rows that could not be computed on their way here."""
@@ -273,7 +273,7 @@ class Operator:
     def replay(self, stream: int) -> None:
         """Send all past output again, to a stream with the new reader as its only sink."""
         assert self.trace is not None and not self.trace.stateless, f"{self.kind} {self.label} cannot be replayed"
-        make.replay_trace(self.trace.address, stream, int(not self.scope.is_root))
+        structures.replay_trace(self.trace.address, stream, int(not self.scope.is_root))
 
     @property
     def replayable(self) -> bool:
@@ -285,7 +285,7 @@ class Operator:
         return (0, 0, 0) if self.trace is None else self.trace.measure()
 
     def new_batcher(self, width: int) -> None:
-        self.batcher = make.make_batcher(width, self.scope.address)
+        self.batcher = structures.make_batcher(width, self.scope.address)
 
     def free(self) -> None:
         """Free everything, once. It is marked as free first: if interrupted, losing a few bytes is better than freeing
@@ -303,9 +303,9 @@ class Operator:
             self.trace.free()
         for batcher in (self.batcher, self.outbox):
             if batcher:
-                make.drop_batcher(batcher)
+                structures.drop_batcher(batcher)
         for block in self._blocks:
-            make.drop_block(block)
+            structures.drop_block(block)
 
     def describe(self) -> str:
         return f"{self.kind} {self.label}".strip()
@@ -326,10 +326,12 @@ class Arrange(Operator):
         stateless: bool = False,
         label: str = "",
         at_end: bool = False,
-        spread: Partitioning | HyperCube | HotKeys = HASH_BY_FIRST,
+        partitioning: Partitioning | HyperCube | HotKeys = HASH_BY_FIRST,
     ) -> None:
         super().__init__(dataflow, scope, cols, label)
-        self.spread = ANYWHERE if at_end else SINGLE_SHARD if spread == HASH_BY_FIRST and cols == 0 else spread
+        self.partitioning = (
+            ANYWHERE if at_end else SINGLE_SHARD if partitioning == HASH_BY_FIRST and cols == 0 else partitioning
+        )
         self.trace = Trace(dataflow, scope, cols, diffs, stateless=stateless)
         self.new_batcher(cols + 1 + diffs)
         words = [0] * arrange_k.ARRANGE_WORDS
@@ -364,7 +366,7 @@ class Arrange(Operator):
 
     def has_preset(self) -> bool:
         """Whether a bulk load of this step is pending."""
-        return bool(make.peek(self.context, arrange_k.ARRANGE_PRESET))
+        return bool(structures.peek(self.context, arrange_k.ARRANGE_PRESET))
 
     def drop_preset(self) -> None:
         """Discard the bulk load of a step that did not run."""
@@ -383,7 +385,7 @@ class Arrange(Operator):
         return []
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, arrange_k.ARRANGE_STREAM, address)
+        structures.poke(self.context, arrange_k.ARRANGE_STREAM, address)
 
 
 class PythonMap(Arrange):
@@ -399,10 +401,10 @@ class PythonMap(Arrange):
         self.run = run
         super().__init__(dataflow, scope, cols, stateless=True, label=label)
         self.cols = out
-        self.spread = ANYWHERE
+        self.partitioning = ANYWHERE
 
     def instructions(self) -> list[Instruction]:
-        return [(arrange_k.arrange.address, self.context), (make.serve.address, self.context)]
+        return [(arrange_k.arrange.address, self.context), (structures.serve.address, self.context)]
 
     def set_stream(self, address: int) -> None:
         self.errors_to = self.error_batcher()  # the driver may find failing rows whenever it runs
@@ -418,8 +420,8 @@ class Join(Operator):
     ) -> None:
         super().__init__(dataflow, scope, left.cols + right.cols - keys, label)
         self.left, self.right, self.keys = left, right, keys
-        if isinstance(left.operator.spread, Partitioning):
-            self.spread = left.operator.spread
+        if isinstance(left.operator.partitioning, Partitioning):
+            self.partitioning = left.operator.partitioning
         self.inputs = [left.operator, right.operator]
         words = [0] * join_k.JOIN_WORDS
         words[join_k.JOIN_LEFT] = left.trace.address
@@ -440,17 +442,17 @@ class Join(Operator):
         return [(join_k.join.address, self.context)]
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, join_k.JOIN_STREAM, address)
+        structures.poke(self.context, join_k.JOIN_STREAM, address)
 
     def settled(self) -> None:
-        make.poke(self.context, join_k.JOIN_FRESH, 0)
+        structures.poke(self.context, join_k.JOIN_FRESH, 0)
 
     @property
     def replayable(self) -> bool:
         return True
 
     def replay(self, stream: int) -> None:
-        make.replay_join(self.context, stream)
+        structures.replay_join(self.context, stream)
 
 
 class Reduce(Operator):
@@ -465,7 +467,7 @@ class Reduce(Operator):
     def __init__(self, dataflow: Dataflow, scope: Scope, keys: int, cols: int, label: str = "") -> None:
         super().__init__(dataflow, scope, cols, label)
         self.keys = keys
-        self.spread = HASH_BY_FIRST if keys else SINGLE_SHARD
+        self.partitioning = HASH_BY_FIRST if keys else SINGLE_SHARD
         self.trace = Trace(dataflow, scope, cols)
         self.new_batcher(keys + 2)
         self.context = self.block([0] * reduction_k.REDUCE_WORDS)
@@ -488,7 +490,7 @@ class Reduce(Operator):
         self.source, self.reduction, self.run = source, kind, run
         self.finds_errors = kind == reduction_k.KIND_FAULTS
         self.spec = tuple(spec or ())
-        self.spread = source.operator.spread
+        self.partitioning = source.operator.partitioning
         self.inputs = [source.operator]
         words = {
             reduction_k.REDUCE_INPUT: source.trace.address,
@@ -505,10 +507,10 @@ class Reduce(Operator):
             reduction_k.REDUCE_WATCHED: watched.context if watched is not None and self.scope.is_root else 0,
         }
         for scratch in (reduction_k.REDUCE_FOUND, reduction_k.REDUCE_EPOCH_LIST):
-            words[scratch] = make.make_block(64)
-            make.poke(words[scratch], 0, 64)
+            words[scratch] = structures.make_block(64)
+            structures.poke(words[scratch], 0, 64)
         for field, word in words.items():
-            make.poke(self.context, field, word)
+            structures.poke(self.context, field, word)
         self.dataflow.add(self)
 
     def instructions(self) -> list[Instruction]:
@@ -518,14 +520,14 @@ class Reduce(Operator):
         return found
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, reduction_k.REDUCE_STREAM, address)
+        structures.poke(self.context, reduction_k.REDUCE_STREAM, address)
 
     def settled(self) -> None:
-        make.poke(self.context, reduction_k.REDUCE_FRESH, 0)
+        structures.poke(self.context, reduction_k.REDUCE_FRESH, 0)
 
     def _free(self) -> None:
         if self.context:
-            make.drop_reduce(self.context)
+            structures.drop_reduce(self.context)
         super()._free()
 
 
@@ -571,8 +573,8 @@ class Arrangement:
         """Whether its first columns are these keys, in this order, and (with several shards) its rows are together: all
         of them if `gather`, else those with equal keys.
         """
-        spread = SINGLE_SHARD if gather else HASH_BY_FIRST
-        if self.operator.dataflow.sharded and (gather or keys) and self.operator.spread != spread:
+        partitioning = SINGLE_SHARD if gather else HASH_BY_FIRST
+        if self.operator.dataflow.sharded and (gather or keys) and self.operator.partitioning != partitioning:
             return False
         return self.starts(keys)
 

@@ -30,7 +30,7 @@ from everview.dataflow.operators import Operator, Trace
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Flow, Route, Sink, reordered
 from everview.errors import PlanError
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import image as image_k
 from everview.kernels.trace import trace as trace_k
 from everview.plan import nodes as plan
@@ -215,7 +215,7 @@ class PlanSwap:
             for rows in _contents(operator.trace):
                 rows[:, operator.trace.cols] = time
                 rows[:, operator.trace.cols + 1 :] *= -1
-                make.push_rows(operator.batcher, np.ascontiguousarray(rows).ravel(), len(rows))
+                structures.push_rows(operator.batcher, np.ascontiguousarray(rows).ravel(), len(rows))
 
     def _kept(self) -> Iterator[Operator]:
         for point in self.points:
@@ -298,8 +298,8 @@ def _operators(item: Operator | Scope) -> Iterable[Operator]:
 def _said(operator: Operator) -> int:
     """Rows that an operator has output in the current step."""
     assert operator.trace is not None
-    delta = make.peek(operator.trace.address, trace_k.TRACE_DELTA)
-    return int(make.batch_rows(delta)) if delta else 0
+    delta = structures.peek(operator.trace.address, trace_k.TRACE_DELTA)
+    return int(structures.batch_rows(delta)) if delta else 0
 
 
 def _holds(trace: Trace) -> bool:

@@ -25,7 +25,7 @@ def sent(builder: Builder, node: Sent) -> Flow:
     flow = builder.flow(node.child)
     scope = builder.scope(node.child)
     width = len(node.types)
-    own = Arrange(builder.dataflow, scope, width, label="made here", spread=WHERE_MADE)
+    own = Arrange(builder.dataflow, scope, width, label="made here", partitioning=WHERE_MADE)
     own.listen(flow)
     order = tuple(range(width))
     keys = width if node.kind == "distinct" else width - 1

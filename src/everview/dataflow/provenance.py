@@ -19,12 +19,12 @@ from everview.dataflow.operators import Arrange, Arrangement, Instruction, Opera
 from everview.dataflow.partitioning import EVERYWHERE, SINGLE_SHARD
 from everview.dataflow.streams import Flow
 from everview.expr.program_builder import KernelCall
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.frontier import forest as forest_k
-from everview.kernels.frontier import undoing as undoing_k
+from everview.kernels.frontier import rollback as undoing_k
 from everview.kernels.operators import arrange as arrange_k
-from everview.kernels.provenance import keeping as keeping_k
 from everview.kernels.provenance import labels as labels_k
+from everview.kernels.provenance import node_storage as keeping_k
 from everview.kernels.provenance import nodes as nodes_k
 from everview.kernels.provenance import operations as operations_k
 from everview.kernels.reduce import context as reduction_k
@@ -55,7 +55,7 @@ class Nodes(Arrange):
         finally:
             dataflow.purpose = before
         assert self.trace is not None
-        self.spread = EVERYWHERE
+        self.partitioning = EVERYWHERE
         words = [0] * nodes_k.NODES_WORDS
         words[forest_k.FOREST_FORM] = forest_k.FORM_OTHER
         words[undoing_k.OTHER_UNDO] = keeping_k.undo_nodes.address
@@ -86,12 +86,12 @@ class Nodes(Arrange):
     @property
     def count(self) -> int:
         """The number of nodes in the table."""
-        return int(make.peek(self.table, nodes_k.NODES_COUNT)) - nodes_k.FIRST_NODE
+        return int(structures.peek(self.table, nodes_k.NODES_COUNT)) - nodes_k.FIRST_NODE
 
     @property
     def made(self) -> int:
         """The number of nodes ever created, without those of undone steps."""
-        return int(make.peek(self.table, nodes_k.NODES_MADE))
+        return int(structures.peek(self.table, nodes_k.NODES_MADE))
 
     def sweep_if_due(self) -> None:
         """Between steps: remove unreferenced nodes, if there may be many."""
@@ -144,7 +144,7 @@ class Nodes(Arrange):
         """
         keeping_k.about_nodes(keeping_k.NODES_DROP, self.table)
         for word in (nodes_k.NODES_BUCKETS_N, nodes_k.NODES_STACK_ROOM, nodes_k.NODES_DEAD_N, nodes_k.NODES_LOADED):
-            make.poke(self.table, word, 0)
+            structures.poke(self.table, word, 0)
         keeping_k.about_nodes(keeping_k.NODES_BEGIN, self.table)
 
     def step_is_committed(self) -> None:
@@ -159,7 +159,7 @@ class Nodes(Arrange):
     @property
     def untouched(self) -> int:
         """Bytes of the table that were never written and so are not resident."""
-        room, most = (int(make.peek(self.table, word)) for word in (nodes_k.NODES_ROOM, nodes_k.NODES_PEAK))
+        room, most = (int(structures.peek(self.table, word)) for word in (nodes_k.NODES_ROOM, nodes_k.NODES_PEAK))
         return 8 * nodes_k.NODE_WORDS * max(0, room - max(most, self.count + nodes_k.FIRST_NODE))
 
     def _free(self) -> None:
@@ -185,7 +185,7 @@ class Labels(Arrange):
     kind = "labels"
 
     def __init__(self, dataflow: Dataflow, cols: int, table: int, *, edges: bool) -> None:
-        super().__init__(dataflow, dataflow.root, cols, stateless=True, label="labels", spread=SINGLE_SHARD)
+        super().__init__(dataflow, dataflow.root, cols, stateless=True, label="labels", partitioning=SINGLE_SHARD)
         assert self.trace is not None
         words = [0] * labels_k.LABELS_WORDS
         words[forest_k.FOREST_FORM] = forest_k.FORM_OTHER
@@ -204,16 +204,16 @@ class Labels(Arrange):
         return [(arrange_k.arrange.address, self.context), (labels_k.keep_labels.address, self.order)]
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.order, labels_k.LABELS_STREAM, address)
+        structures.poke(self.order, labels_k.LABELS_STREAM, address)
 
     def kept_by(self, arrange: Operator) -> None:
         """Set the arrangement of its output."""
         assert arrange.trace is not None
-        make.poke(self.order, labels_k.LABELS_KEPT, arrange.trace.address)
+        structures.poke(self.order, labels_k.LABELS_KEPT, arrange.trace.address)
 
     def traces_were_replaced(self) -> None:
         """The order is read from the arranged labels at the next change."""
-        make.poke(self.order, labels_k.LABELS_BUILT, 0)
+        structures.poke(self.order, labels_k.LABELS_BUILT, 0)
 
     def measure(self) -> tuple[int, int, int]:
         return 0, 0, int(labels_k.about_labels(1, self.order))
@@ -234,7 +234,7 @@ def labelled(builder: Builder, node: Labelled) -> Flow:
     operator.inputs.append(nodes)
     width = len(node.types)
     order = (width - 1, *range(width - 1))
-    kept = Arrange(dataflow, dataflow.root, width, label="by label", spread=SINGLE_SHARD)
+    kept = Arrange(dataflow, dataflow.root, width, label="by label", partitioning=SINGLE_SHARD)
     said = columns(operator, node.types, tuple(range(width)))
     kept.listen(tuple(b.project(tuple(b.exprs[c] for c in order)) for b in said))
     operator.kept_by(kept)
@@ -250,7 +250,7 @@ def disjunction(builder: Builder, node: Disjunction) -> Flow:
     operator = Reduce(builder.dataflow, source.operator.scope, keys, keys + 1, "or")
     operator.bind(source, reduction_k.KIND_FOLD)
     operator.spec = (node.nodes,)
-    make.poke(operator.context, reduction_k.REDUCE_SPEC, nodes.kernel(KernelCall("or", node.nodes)))
+    structures.poke(operator.context, reduction_k.REDUCE_SPEC, nodes.kernel(KernelCall("or", node.nodes)))
     operator.inputs.append(nodes)
     order = source.order
     builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from threading import Lock, get_ident
 from typing import TypeVar
 
-from everview.kernels.once.lending import make_room
+from everview.kernels.once.reservation import make_room
 
 Answer = TypeVar("Answer")
 

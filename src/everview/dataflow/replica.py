@@ -18,7 +18,7 @@ from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrangement
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.digest import hashed
@@ -128,11 +128,13 @@ class Replica:
 
     def measure(self) -> np.ndarray:
         """Batches, updates and bytes of each operator's trace, by number."""
-        return np.array([make.measure_trace(t) if t else (0, 0, 0) for t in self.traces().tolist()], dtype=np.int64)
+        return np.array(
+            [structures.measure_trace(t) if t else (0, 0, 0) for t in self.traces().tolist()], dtype=np.int64
+        )
 
     def fingerprint(self) -> str:
         """A hash of all operators: equal on replicas with the same commands."""
-        names = (None if o is None else (identity(o, code=False), o.spread) for o in self.dataflow.numbered)
+        names = (None if o is None else (identity(o, code=False), o.partitioning) for o in self.dataflow.numbered)
         return hashed(*map(str, names))  # functions are identified by name: they come with the commands
 
     def close(self) -> None:

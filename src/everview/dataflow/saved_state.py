@@ -15,7 +15,7 @@ import numpy as np
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrange, Operator, Trace
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import image as image_k
 from everview.kernels.trace import trace as trace_k
 from everview.store import garbage
@@ -119,12 +119,12 @@ def since(trace: Trace) -> int | None:
 
 def set_since(trace: Trace, time: int) -> None:
     """Make times before this one indistinguishable in the trace's batches."""
-    make.poke(trace.address, trace_k.TRACE_SINCE, max(time, trace.stored_since))
+    structures.poke(trace.address, trace_k.TRACE_SINCE, max(time, trace.stored_since))
 
 
 def restore_since(trace: Trace, time: int) -> None:
     """Make times from this one on distinguishable, although the trace was created later."""
-    make.poke(trace.address, trace_k.TRACE_SINCE, time)
+    structures.poke(trace.address, trace_k.TRACE_SINCE, time)
 
 
 def fingerprints(dataflow: Dataflow) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everview.errors import PlanError
-from everview.kernels import make
+from everview.kernels import structures
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Operator
@@ -51,7 +51,7 @@ class Scope:
             self.coords = outer | self.field
         above = 0 if parent is None else parent.address
         masks = np.array(self.masks, dtype=np.int64)
-        self.address: int = make.make_scope(above, self.coords, outer, self.unit, masks)
+        self.address: int = structures.make_scope(above, self.coords, outer, self.unit, masks)
 
     @property
     def is_root(self) -> bool:
@@ -69,7 +69,7 @@ class Scope:
     def free(self) -> None:
         address, self.address = self.address, 0
         if address:
-            make.drop_scope(address)
+            structures.drop_scope(address)
 
 
 def _masks(levels: int) -> tuple[int, ...]:

@@ -11,10 +11,10 @@ from everview.dataflow.program import Barrier
 from everview.dataflow.scopes import Scope
 from everview.dataflow.traversal import loop_around
 from everview.errors import ConstraintError, InputError, InternalError, LoopError
-from everview.kernels import make, memory
+from everview.kernels import memory, structures
 from everview.kernels.run import executor as x
 from everview.kernels.run import step as step_k
-from everview.kernels.trace import guard as guard_k
+from everview.kernels.trace import constraints as guard_k
 from everview.kernels.trace import trace as trace_k
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def failure(dataflow: Dataflow, answer: int, pc: int) -> Exception:
         error.loop = dataflow.scopes().index(loop)
         return error
     if answer == x.ENDED_OVERFLOW:
-        return PATHS[make.peek(dataflow.step_block, step_k.STEP_FAULT)]()
+        return PATHS[structures.peek(dataflow.step_block, step_k.STEP_FAULT)]()
     if answer == x.ENDED_VIOLATION:
         if isinstance(item, Arrange) and item.guards:
             return _refused(item)
@@ -54,8 +54,8 @@ def _refused(guard: Arrange) -> ConstraintError:
     that error.
     """
     assert guard.trace is not None
-    rows, _, _ = batch_arrays(make.peek(guard.trace.address, trace_k.TRACE_DELTA), guard.trace.cols)
+    rows, _, _ = batch_arrays(structures.peek(guard.trace.address, trace_k.TRACE_DELTA), guard.trace.cols)
     error = ConstraintError("E_CONSTRAINT", "a constraint does not hold", "nothing was changed")
     error.guard, error.failed = guard.guards, guard.errors_of is not None
-    error.codes = tuple(rows[:, make.peek(guard.guard_context, guard_k.GUARD_ROW)].tolist())
+    error.codes = tuple(rows[:, structures.peek(guard.guard_context, guard_k.GUARD_ROW)].tolist())
     return error

@@ -17,7 +17,7 @@ from everview.dataflow.scopes import Scope, time_change
 from everview.errors import PlanError
 from everview.expr.lower import lower
 from everview.expr.nodes import Call, Expr
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.operators import stream as k
 from everview.types import BOOL, DataType
 
@@ -169,14 +169,14 @@ class Sink:
             words[k.SINK_LIMIT_STOPS] = int(route.stop_at_limit)
 
     def _block(self, values: Any) -> int:
-        block: int = make.make_filled(np.array(values, dtype=np.int64))
+        block: int = structures.make_filled(np.array(values, dtype=np.int64))
         self._blocks.append(block)
         return block
 
     def free(self) -> None:
         blocks, self._blocks = self._blocks, []
         for block in blocks:
-            make.drop_block(block)
+            structures.drop_block(block)
 
 
 def _time_changes(branch: Branch, target: Scope) -> tuple[int, int, int]:
@@ -219,7 +219,7 @@ class Stream:
         self.cols = cols
         self.step = step
         self.registers = max(cols, 1)
-        self.address = make.make_stream(cols, self.registers, step)
+        self.address = structures.make_stream(cols, self.registers, step)
         self.sinks: list[Sink] = []
 
     def attach(self, sink: Sink) -> None:
@@ -232,10 +232,10 @@ class Stream:
         leaving = [s for s in self.sinks if s.target in gone]
         if leaving:
             self.sinks = [s for s in self.sinks if s.target not in gone]
-            block = make.peek(self.address, k.STREAM_SINKS)
+            block = structures.peek(self.address, k.STREAM_SINKS)
             for i, sink in enumerate(self.sinks):
-                make.poke(block, i, sink.address)
-            make.poke(self.address, k.STREAM_NSINKS, len(self.sinks))
+                structures.poke(block, i, sink.address)
+            structures.poke(self.address, k.STREAM_NSINKS, len(self.sinks))
             for sink in leaving:
                 sink.free()
 
@@ -253,14 +253,14 @@ class Stream:
     def _list(self, sinks: list[Sink]) -> None:
         need = max([self.cols, 1, *(s.registers for s in sinks)])
         if need > self.registers:
-            make.widen_stream(self.address, need)
+            structures.widen_stream(self.address, need)
             self.registers = need
         addresses = np.array([s.address for s in sinks], dtype=np.int64)
-        make.replace_list(self.address, k.STREAM_SINKS, addresses, k.STREAM_NSINKS, len(sinks))
+        structures.replace_list(self.address, k.STREAM_SINKS, addresses, k.STREAM_NSINKS, len(sinks))
 
     def free(self) -> None:
         for sink in self.sinks:
             sink.free()
         address, self.address = self.address, 0
         if address:
-            make.drop_stream(address)
+            structures.drop_stream(address)

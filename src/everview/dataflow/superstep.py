@@ -28,9 +28,9 @@ from everview.dataflow.partitioning import HASH_BY_FIRST, HotKeys, HyperCube
 from everview.dataflow.program import Barrier
 from everview.dataflow.provenance import Nodes
 from everview.dataflow.replica import Added, Replica
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.operators import batcher as batcher_k
-from everview.kernels.provenance.keeping import ROW_OF_NODE
+from everview.kernels.provenance.node_storage import ROW_OF_NODE
 from everview.kernels.run import exchange as k
 from everview.kernels.run import executor as x
 from everview.kernels.run.scope import SCOPE_OVERRUN
@@ -199,10 +199,10 @@ class Shard:
 
     def check(self) -> None:
         """Refuse to continue if a loop has exceeded its limit, or if anything else prevents the commit."""
-        if make.peek(self.dataflow.step_block, STEP_FAULT):
+        if structures.peek(self.dataflow.step_block, STEP_FAULT):
             raise self.dataflow.failure(x.ENDED_OVERFLOW, self._pc)
         root = self.dataflow.root.address
-        if make.peek(root, SCOPE_OVERRUN):
+        if structures.peek(root, SCOPE_OVERRUN):
             raise self.dataflow.failure(x.ENDED_ROUNDS, self._pc)
 
     def agenda(self) -> int:
@@ -235,7 +235,7 @@ class Shard:
         operator = self.dataflow.numbered[number]
         if operator is None or not operator.outbox:
             return ROW_OF_NODE
-        return int(make.peek(operator.outbox, batcher_k.BATCHER_WIDTH))
+        return int(structures.peek(operator.outbox, batcher_k.BATCHER_WIDTH))
 
     def _nodes(self, messages: list[Message], nodes: Nodes) -> Iterator[Message]:
         """The nodes that other shards need for the expressions in their messages, and were not sent in this step."""
@@ -249,18 +249,18 @@ class Shard:
                 yield shard, nodes.number, rows[new].reshape(-1)
 
     def _sent(self, operator: Operator) -> Iterator[tuple[int, Rows]]:
-        spread = operator.spread
-        shards = self.shards if spread == HASH_BY_FIRST else 0
+        partitioning = operator.partitioning
+        shards = self.shards if partitioning == HASH_BY_FIRST else 0
         counts = np.zeros(self.shards, dtype=np.int64)
         k.count_routes(operator.outbox, shards, counts)
-        width = int(make.peek(operator.outbox, batcher_k.BATCHER_WIDTH))
+        width = int(structures.peek(operator.outbox, batcher_k.BATCHER_WIDTH))
         ends = np.cumsum(counts) * width
         out = np.empty(int(ends[-1]), dtype=np.int64)
         starts = ends - counts * width
         k.route(operator.outbox, shards, starts.copy(), out)
-        if isinstance(spread, (HyperCube, HotKeys)):
+        if isinstance(partitioning, (HyperCube, HotKeys)):
             rows = out.reshape(-1, width)
-            for shard, places in spread.parts(rows.T[: _columns(operator)], self.shards):
+            for shard, places in partitioning.parts(rows.T[: _columns(operator)], self.shards):
                 yield shard, rows[places].reshape(-1)
             return
         for shard in np.flatnonzero(counts).tolist():

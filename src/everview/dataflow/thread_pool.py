@@ -1,4 +1,4 @@
-"""The helper threads of a session with `threads=N`, Python side; see `everview.kernels.threads.team`.
+"""The helper threads of a session with `threads=N`, Python side; see `everview.kernels.threads.thread_pool`.
 
 A forked child has only the thread that forked, so the session continues there with one thread.
 """
@@ -12,9 +12,9 @@ import threading
 import weakref
 
 from everview.dataflow.allocator import one_heap
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.run import step as step_k
-from everview.kernels.threads import team as k
+from everview.kernels.threads import thread_pool as k
 
 SPLIT = 32_768
 """Number of rows from which an operator shares its work: waking a helper costs about as much as a thousand rows."""
@@ -38,11 +38,11 @@ class ThreadPool:
         self.step = step
         one_heap()
         self._helpers = [_Helper() for _ in range(threads - 1)]
-        self.address = make.make_block(threads)
-        make.poke(self.address, k.TEAM_SIZE, threads)
+        self.address = structures.make_block(threads)
+        structures.poke(self.address, k.TEAM_SIZE, threads)
         for i, helper in enumerate(self._helpers, 1):
-            make.poke(self.address, i, helper.address)
-        make.poke(step, step_k.STEP_TEAM, self.address)
+            structures.poke(self.address, i, helper.address)
+        structures.poke(step, step_k.STEP_TEAM, self.address)
         self.share_from(SPLIT)
         forget = weakref.WeakMethod(self._forget)
         if hasattr(os, "register_at_fork"):
@@ -50,12 +50,12 @@ class ThreadPool:
 
     def share_from(self, rows: int) -> None:
         """Share the work of operators with this many rows or more."""
-        make.poke(self.step, step_k.STEP_SPLIT, rows)
+        structures.poke(self.step, step_k.STEP_SPLIT, rows)
 
     def _forget(self) -> None:
-        """Also called in a forked child for every team; a closed one has no step any more."""
+        """Also called in a forked child for every pool; a closed one has no step any more."""
         if self.address:
-            make.poke(self.step, step_k.STEP_TEAM, 0)
+            structures.poke(self.step, step_k.STEP_TEAM, 0)
             self.address = 0
 
     def close(self) -> None:
@@ -65,24 +65,24 @@ class ThreadPool:
             self._forget()
             for helper in self._helpers:
                 helper.close()
-            make.drop_block(address)
+            structures.drop_block(address)
 
 
 class _Helper:
     """A thread that waits for work."""
 
     def __init__(self) -> None:
-        self.address = make.make_block(k.HELPER_WORDS)
+        self.address = structures.make_block(k.HELPER_WORDS)
         self._locks = [_locked(), _locked()]
-        make.poke(self.address, k.HELPER_JOB, self._locks[0])
-        make.poke(self.address, k.HELPER_DONE, self._locks[1])
+        structures.poke(self.address, k.HELPER_JOB, self._locks[0])
+        structures.poke(self.address, k.HELPER_DONE, self._locks[1])
         self._thread = threading.Thread(target=k.serve, args=(self.address,), name="everview helper", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         k.dismiss(self.address)
         self._thread.join()
-        make.drop_block(self.address)
+        structures.drop_block(self.address)
         for lock in self._locks:
             ctypes.pythonapi.PyThread_free_lock(ctypes.c_void_p(lock))
 

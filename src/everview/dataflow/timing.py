@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everview.dataflow.operators import Operator
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.run import executor as x
 from everview.kernels.run.ticks import read_ticks
 
@@ -46,12 +46,12 @@ class Timing:
             (x.EXECUTOR_TIMES, x.EXECUTOR_NTIMES, len(owners) + 1),
             (x.EXECUTOR_MERGE_TIMES, x.EXECUTOR_NMERGE_TIMES, len(merged)),
         ):
-            make.replace_list(self.dataflow.session, name, np.zeros(size, dtype=np.int64), count, size)
+            structures.replace_list(self.dataflow.session, name, np.zeros(size, dtype=np.int64), count, size)
         self._owners, self._merged = owners, [*merged]
 
     def collect(self) -> None:
         """Add what was measured to the operators."""
-        times, merges = (make.peek(self.dataflow.session, n) for n in (x.EXECUTOR_TIMES, x.EXECUTOR_MERGE_TIMES))
+        times, merges = (structures.peek(self.dataflow.session, n) for n in (x.EXECUTOR_TIMES, x.EXECUTOR_MERGE_TIMES))
         for place, operator in enumerate(self._owners):
             if operator is not None:
                 operator.ticks += _taken(times, place)
@@ -63,9 +63,9 @@ class Timing:
         self.collect()
         self._owners, self._merged = [], []
         for name in (x.EXECUTOR_TIMES, x.EXECUTOR_MERGE_TIMES):
-            block = make.peek(self.dataflow.session, name)
-            make.poke(self.dataflow.session, name, 0)
-            make.drop_block(block)
+            block = structures.peek(self.dataflow.session, name)
+            structures.poke(self.dataflow.session, name, 0)
+            structures.drop_block(block)
 
     def nanoseconds(self) -> float:
         """Nanoseconds per tick, over the whole time since the start."""
@@ -77,6 +77,6 @@ class Timing:
 
 
 def _taken(block: int, place: int) -> int:
-    found = int(make.peek(block, place))
-    make.poke(block, place, 0)
+    found = int(structures.peek(block, place))
+    structures.poke(block, place, 0)
     return max(found, 0)

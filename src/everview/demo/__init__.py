@@ -3,8 +3,8 @@
 - `money`: rings of accounts, and who pays a sanctioned one within six hops, over a stream of payments;
 - `mentions`: strongly connected components in a window that slides, the demonstration of the 2013 paper.
 
-Shared parts: `spark`, a session that starts quietly in the background; `listening`, changes of several views; `pages`,
-a page with its data inside.
+Shared parts: `spark`, a session that starts quietly in the background; `change_collector`, changes of several views;
+`pages`, a page with its data inside.
 """
 
 from __future__ import annotations

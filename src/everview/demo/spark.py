@@ -29,7 +29,7 @@ class SparkStart:
     def _start(self) -> None:
         started = time.perf_counter()
         try:
-            from everview.spark.java.chatter import chatter_in
+            from everview.spark.java.jvm_output import chatter_in
             from everview.spark.local import local_session
 
             with chatter_in(self.log):

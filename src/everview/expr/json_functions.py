@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from everview.codes import jsons
-from everview.codes.frozen import JSON_NULL, JsonNull
+from everview.codes.immutable import JSON_NULL, JsonNull
 from everview.expr import jsonpath
 from everview.expr.jsonpath_parser import compiled
 from everview.expr.nodes import Call

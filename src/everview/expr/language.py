@@ -572,6 +572,6 @@ def orderings(by: Any) -> tuple[Ordering, ...]:
 
 def declared(what: Any) -> DataType:
     """Parse a declared type: `int`, `Optional[str]`, `"decimal(2)"`, a DataType."""
-    from everview.codes.declare import data_type
+    from everview.codes.type_declarations import data_type
 
     return what if isinstance(what, DataType) else data_type(what)

@@ -15,7 +15,7 @@ from typing import Any
 
 from everview.codes import intervals, jsons, packed
 from everview.codes.digits import float_of
-from everview.codes.frozen import FrozenDict, FrozenList
+from everview.codes.immutable import FrozenDict, FrozenList
 from everview.types import FREE, DataType, bounds
 
 EXACT = Context(prec=200)

@@ -3,7 +3,7 @@
 `Graph.distance` maintains its results. For thousands of pairs that are queried once each, that is too much; and a
 search from scratch visits half the graph. The distances of ten landmarks are an ordinary view. By the triangle
 inequality they bound every other distance from both sides, and a search with such bounds goes straight to its target,
-or from both ends (`everview.kernels.frontier.guided`). The result is the same with any index, and with none.
+or from both ends (`everview.kernels.frontier.landmark_search`). The result is the same with any index, and with none.
 
 Nodes with most edges are on many shortest paths. But neighbours provide the same information, so each further landmark
 must not be adjacent to a chosen one, where possible.
@@ -21,7 +21,7 @@ import numpy as np
 from everview.codes.values import encode_value
 from everview.errors import InputError, PlanError
 from everview.graph import paths
-from everview.kernels.frontier import guided
+from everview.kernels.frontier import landmark_search
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.session.changes.turns import reads
@@ -130,10 +130,10 @@ class Search:
             source, target = (self._code(value) for value in self._ends(pair))
             cost = search(source, target, settled)
             self.settled += int(settled[0])
-            if cost == guided.NEGATIVE:
+            if cost == landmark_search.NEGATIVE:
                 hint = "g.distance takes negative weights"
                 raise InputError("E_RANGE", f"an edge on the way from {pair[0]!r} has a negative weight", hint)
-            if cost != guided.NOT_FOUND:
+            if cost != landmark_search.NOT_FOUND:
                 found.append((*pair, int(cost)))
         return found
 
@@ -148,10 +148,10 @@ class Search:
             return found.trace.address, -1 if weight is None else found.order.index(weight)
 
         if self.index is None:
-            return partial(guided.shortest, *by(ends), time)
+            return partial(landmark_search.shortest, *by(ends), time)
         index = self._arranged(self.index, (COLUMNS.index("node"), 0)).trace.address
         there, back = by(ends), by(ends[::-1])
-        return partial(guided.shortest_from_both_ends, *there, *back, index, time)
+        return partial(landmark_search.shortest_from_both_ends, *there, *back, index, time)
 
     def _ends(self, pair: Any) -> tuple[Any, Any]:
         if not isinstance(pair, tuple) or len(pair) != 2:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def spark_on_this_machine(master: str, conf: Mapping[str, Any], log: Path) -> SparkSession:
     """Start Spark, and Python workers for the first step; the JVM's output goes to a file."""
-    from everview.spark.java.chatter import chatter_in
+    from everview.spark.java.jvm_output import chatter_in
     from everview.spark.local import start
-    from everview.spark.workers.early import early
+    from everview.spark.workers.prestart import early
 
     with chatter_in(log):
         return start(master, "everview", conf, then=early)

@@ -27,9 +27,9 @@ import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet
 
-from everview.codes.declare import arrow_field, data_type
 from everview.codes.intervals import Interval
 from everview.codes.scalars import shown
+from everview.codes.type_declarations import arrow_field, data_type
 from everview.errors import EverviewError, InputError
 from everview.expr.python_function_types import NEW
 from everview.expr.text_conversion import text_of

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from everview.codes.declare import data_type
 from everview.codes.durations import Duration, seconds
+from everview.codes.type_declarations import data_type
 from everview.errors import InputError, did_you_mean
 from everview.io import changes, notebooks
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Missing, Mode, Policy, Rules

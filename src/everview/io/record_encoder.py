@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.codec import Codec
-from everview.codes.declare import arrow_field
+from everview.codes.type_declarations import arrow_field
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.io.changes import Envelope
 from everview.io.source import Bad

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everview.codes.arrays import arrow_of_values
-from everview.codes.declare import arrow_type
 from everview.codes.scalars import article, shown
+from everview.codes.type_declarations import arrow_type
 from everview.errors import InputError
 from everview.expr.python_function_types import NEW
 from everview.expr.text_conversion import of_text

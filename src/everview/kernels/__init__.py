@@ -12,8 +12,8 @@ Read in this order:
     expressions         the VM that evaluates row expressions
     once                programs, joins and groups over whole columns, for one-off queries
     threads             helper threads, and their private output
-    leaving, guarding, sums    how a kernel exits when memory runs out or a multiplicity overflows
-    make                what the Python side creates, fills and reads
+    early_exit, guarded_calls, sums  how a kernel exits when memory runs out or a multiplicity overflows
+    structures          what the Python side creates, fills and reads
     build               how kernels are declared, compiled, cached and loaded
 
 **Records.** A record is a block of words; its fields are numbers with one prefix per record (`BATCH_ROWS`,

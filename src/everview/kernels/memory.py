@@ -12,11 +12,11 @@ the step with an internal error that names the operator. The normal build compil
 instructions. Hazard: pass *block* addresses around, never addresses into the middle of a block, or the debug build
 cannot find the header.
 
-If there is no memory, `alloc` and `grow` do not return: the call is exited (see `leaving`) and raises an exception. Its
-allocations must be found again. Blocks of CELL_TRACK_FROM words or more are therefore *tracked*: four more words before
-them link them into a global list and identify the call that created them. Small blocks are not, because that would cost
-a step of a few microseconds a tenth of its time; the exceptions are those that a kernel allocates for work on large
-ones (`alloc_with`), or for a second thread, whose work is always large. The same blocks are counted
+If there is no memory, `alloc` and `grow` do not return: the call is exited (see `early_exit`) and raises an exception.
+Its allocations must be found again. Blocks of CELL_TRACK_FROM words or more are therefore *tracked*: four more words
+before them link them into a global list and identify the call that created them. Small blocks are not, because that
+would cost a step of a few microseconds a tenth of its time; the exceptions are those that a kernel allocates for work
+on large ones (`alloc_with`), or for a second thread, whose work is always large. The same blocks are counted
 (CELL_TRACKED_WORDS), and may be limited (CELL_LIMIT, in words; 0: no limit). Tests set CELL_TRACK_FROM to 0, and
 CELL_FAIL_IN to make the n-th allocation fail.
 
@@ -36,7 +36,8 @@ import numpy as np
 from llvmlite import ir
 
 from everview.kernels.build.native import COMPILING, DEBUG, POINTER, WORD, external, inner, primitive, shared
-from everview.kernels.guarding import (
+from everview.kernels.early_exit import leave, record, shared_words
+from everview.kernels.guarded_calls import (
     CELL_CALLS,
     CELL_ERRORS,
     CELL_FAIL_IN,
@@ -60,7 +61,6 @@ from everview.kernels.guarding import (
     NO_MEMORY,
     TOO_LARGE,
 )
-from everview.kernels.leaving import leave, record, shared_words
 
 BLOCK_MAGIC = 0x45564D454D4F5259  # "EVMEMORY"
 BLOCK_TRACKED = 0x4556545241434B44  # "EVTRACKD"
@@ -104,7 +104,7 @@ def _cell_words() -> Any:
 
 
 cell = np.frombuffer(_cell_words(), dtype=np.int64)
-"""The words that all kernels share; see the module and `guarding`."""
+"""The words that all kernels share; see the module and `guarded_calls`."""
 
 TRACKED_FROM = 4096
 """Words from which blocks are tracked."""
@@ -152,7 +152,7 @@ def raw_store(builder: Any, address: Any, index: Any, value: Any) -> None:
 
 @primitive("void(int64, int64)")
 def prefetch(builder: Any, address: Any, index: Any) -> None:
-    """Have word `index` of a block brought into the cache; it need not be there, and nothing waits for it."""
+    """Ask for the cache line of word `index` of the block at `address`; harmless whatever the address is."""
     kind = ir.FunctionType(ir.VoidType(), [POINTER, HALF, HALF, HALF])
     function = builder.module.declare_intrinsic("llvm.prefetch", [POINTER], kind)
     place = builder.bitcast(_word(builder, address, index), POINTER)

@@ -2,7 +2,7 @@
 
 Every stored diff has a magnitude of at most 2**62, so adding two of them never wraps around 64 bits, and an overflowing
 sum shows in its two highest bits: they differ. Products are checked only if a factor is large, a well-predicted branch.
-An overflow exits the call (see `leaving`); the step is undone.
+An overflow exits the call (see `early_exit`); the step is undone.
 
 Merging committed batches must not fail, because their step is over: there, two updates whose sum does not fit stay two
 (`fits`), and the error is found when they are read.
@@ -11,8 +11,8 @@ Merging committed batches must not fail, because their step is over: there, two 
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.guarding import TOO_LARGE
-from everview.kernels.leaving import leave
+from everview.kernels.early_exit import leave
+from everview.kernels.guarded_calls import TOO_LARGE
 
 SMALL_FACTOR = 2**29
 """Factors below: times an accumulator's part of a value, which has 32 bits, they stay within 62."""

@@ -11,12 +11,12 @@ Read in this order:
     rows         rows as columns, possibly indirect through row numbers; multiplicities
     leaves       the committed batches of an arrangement as columns
     expressions  projections and conditions over columns
-    joining      pairs of rows with equal keys
-    grouping     groups, their aggregates, distinct rows
-    ordering     the first rows in an order, and the order of results
-    early        LIMIT that does not read everything
+    hash_joins   pairs of rows with equal keys
+    row_groups   groups, their aggregates, distinct rows
+    row_order    the first rows in an order, and the order of results
+    early_limit  LIMIT that does not read everything
     demand       which columns of each node are read
-    answering    a whole plan
+    evaluation   a whole plan
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from everview.expr.lower import lower
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
 from everview.expr.program_builder import Program
 from everview.kernels.once import columns as kernel
-from everview.once.grouping import distinct_codes
+from everview.once.row_groups import distinct_codes
 from everview.once.rows import Column, Elsewhere, Rows, Words
 from everview.types import INTERNED, NULL
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from everview.kernels.once import columns as kernel
-from everview.kernels.once import merging
+from everview.kernels.once import consolidation
 from everview.once.rows import Column, Rows, Words, check_weights
 
 _FIRST_ROOM = 16
@@ -105,7 +105,7 @@ def _merged(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int]
     room = int(found[:, kernel.FOUND_ROWS].sum())
     places, totals = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
     heads = np.zeros(len(listed), dtype=np.int64)
-    count = int(merging.merged(found.reshape(-1), len(listed), len(order), time, heads, places, totals))
+    count = int(consolidation.merged(found.reshape(-1), len(listed), len(order), time, heads, places, totals))
     places, totals = places[:count], totals[:count]
     check_weights(totals)
     columns = {}

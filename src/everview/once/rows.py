@@ -4,7 +4,7 @@ A column is an array of codes or, after a filter or a join, such an array indire
 origin share the row numbers, so a join of wide rows creates one array per side, and values are fetched only when read.
 
 `weights` are the multiplicities; None: all 1. Rows may occur several times, and rows whose weights cancel may still be
-present: `everview.once.grouping.consolidated` adds them up where it matters.
+present: `everview.once.row_groups.consolidated` adds them up where it matters.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ Reading order:
     rules                the program that maintains the cheapest plan
     pruning              the parts of the space that the optimum does not need, as views
     bottom_up, top_down  procedural reference implementations
-    observed             problems from plans and a session's statistics
-    rebuilt              plans from solutions
-    chosen               `plan="best"`
+    observed_problem     problems from plans and a session's statistics
+    plan_builder         plans from solutions
+    best_plans           `plan="best"`
     alternatives         EXPLAIN ALTERNATIVES
-    replanned            another plan for an existing view
-    present, adaptive    adaptive plans: the cost of the current one, and when to switch
+    replanning           another plan for an existing view
+    current_cost, adaptive  adaptive plans: the cost of the current one, and when to switch
 """
 
 from everview.optimiser.problem import Problem, Relation

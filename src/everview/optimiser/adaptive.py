@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 from everview.dataflow import shield
 from everview.errors import EverviewError, InputError, PlanError, did_you_mean
 from everview.language.relation import relation_of
-from everview.optimiser.chosen import optimiser_of
+from everview.optimiser.best_plans import optimiser_of
+from everview.optimiser.current_cost import PresentPlan
 from everview.optimiser.model import Model
-from everview.optimiser.present import PresentPlan
 from everview.optimiser.problem import UNIT, Problem, logarithm
-from everview.optimiser.replanned import LivingJoin, living_joins
+from everview.optimiser.replanning import LivingJoin, living_joins
 from everview.plan import nodes as plan
 from everview.runtime.base import ChangeSet, StepOutcome, row_count
 from everview.runtime.step_hooks import install_hook, remove_hook

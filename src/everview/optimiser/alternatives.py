@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from everview.language.collection import Collection
-from everview.optimiser.chosen import optimiser_of, problems
+from everview.optimiser.best_plans import optimiser_of, problems
 from everview.optimiser.problem import TOP, UNIT, Problem
 from everview.optimiser.rules import Optimiser
 from everview.optimiser.space import And, Or

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from everview.codes.frozen import JSON_NULL, FrozenDict, FrozenList
+from everview.codes.immutable import JSON_NULL, FrozenDict, FrozenList
 from everview.codes.intervals import Interval
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr

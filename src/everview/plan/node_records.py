@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from everview.codes.frozen import JSON_NULL, FrozenDict, FrozenList, JsonNull
+from everview.codes.immutable import JSON_NULL, FrozenDict, FrozenList, JsonNull
 from everview.codes.intervals import Interval
 from everview.errors import StoreError
 from everview.expr import nodes as expr

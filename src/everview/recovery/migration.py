@@ -284,7 +284,7 @@ def _split_up(
     for operator, since, images in migration.holding():
         assert operator.trace is not None
         for image in images:
-            for shard, part in split(image, shards, operator.spread):
+            for shard, part in split(image, shards, operator.partitioning):
                 ref = saved_state.tally_of(operator.trace, part, time).on(store.put(part))
                 lists.setdefault((operator.number, shard), []).append(ref)
         if since is not None:

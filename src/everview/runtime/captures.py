@@ -15,8 +15,8 @@ import numpy as np
 from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
 from everview.dataflow.saved_state import image_of, image_words, packed_entries
-from everview.kernels import make
-from everview.kernels.run.supposing import FIRST_ENTRY
+from everview.kernels import structures
+from everview.kernels.run.hypothetical import FIRST_ENTRY
 from everview.kernels.trace import read
 from everview.kernels.trace.image import IMAGE_HEADER_WORDS
 from everview.kernels.trace.trace import TRACE_CAPTURE
@@ -36,7 +36,7 @@ class Supposed:
     __slots__ = ("_captured", "_images", "_words", "changed")
 
     def __init__(self, words: array[int] | np.ndarray) -> None:
-        """From what a dataflow has copied (`everview.kernels.run.supposing`)."""
+        """From what a dataflow has copied (`everview.kernels.run.hypothetical`)."""
         self._words = words
         self._images: dict[int, list[np.ndarray]] | None = None
         self._captured: dict[int, Captured | None] | None = None
@@ -101,7 +101,7 @@ class Captures:
         trace = arrangement.trace
         if trace not in self.watched:
             block = arrangement.operator.block([0])
-            make.poke(trace.address, TRACE_CAPTURE, block)
+            structures.poke(trace.address, TRACE_CAPTURE, block)
             self.watched[trace] = block
 
     def forget_freed(self) -> None:
@@ -112,7 +112,7 @@ class Captures:
         """Return and remove the changes since the last call."""
         found = {}
         for trace, block in self.watched.items():
-            batch = make.peek(block, 0)
+            batch = structures.peek(block, 0)
             if batch:
                 found[trace] = Captured(*batch_arrays(batch, trace.cols))
                 read.release_at(block, 0)

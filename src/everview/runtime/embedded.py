@@ -23,7 +23,7 @@ from everview.dataflow.plan_swap import swap
 from everview.dataflow.thread_pool import SPLIT, available_cores
 from everview.dataflow.timed_history import TimedHistory
 from everview.errors import EverviewError, MemoryLimitError
-from everview.kernels import make
+from everview.kernels import structures
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -137,7 +137,7 @@ class EmbeddedRuntime:
             present = self._fill.present(rows)
             if present:
                 words = [w for row in present for w in (*(row[c] for c in order), self.dataflow.time, 1)]
-                make.push_rows(arrangement.operator.batcher, np.array(words, dtype=np.int64), len(present))
+                structures.push_rows(arrangement.operator.batcher, np.array(words, dtype=np.int64), len(present))
             self._fill.settle(self.dataflow)
         except BaseException:
             self.builder.forget_new()
@@ -382,7 +382,7 @@ def _hand_over(changes: ChangeSet, time: int) -> None:
             _hand_over_columns(arrangement, rows, time, diff)
     for arrangement, words in few.items():
         rows = np.array(words, np.int64)
-        make.push_rows(arrangement.operator.batcher, rows, len(words) // (arrangement.cols + 2))
+        structures.push_rows(arrangement.operator.batcher, rows, len(words) // (arrangement.cols + 2))
 
 
 def _add_words(words: list[int], arrangement: Arrangement, rows: list[tuple[int, ...]], time: int, diff: int) -> None:
@@ -402,6 +402,6 @@ def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, di
     operator = arrangement.operator
     columns = np.ascontiguousarray(rows if arrangement.plain else rows[list(arrangement.order)])
     if diff == 1 and columns.shape[1] >= BULK_ROWS and isinstance(operator, Arrange) and not operator.has_preset():
-        make.preset_columns(operator.context, columns, time)
+        structures.preset_columns(operator.context, columns, time)
     else:
-        make.push_columns(operator.batcher, columns, time, diff)
+        structures.push_columns(operator.batcher, columns, time, diff)

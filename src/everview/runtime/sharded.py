@@ -451,7 +451,7 @@ class ShardedRuntime:
         ordered = columns[list(arrangement.order)]
         if diff > 0 and (purpose := operator.purpose) is not None and isinstance(purpose.node, plan.Table):
             self.row_samples.note(purpose.node.id, columns)
-        for shard, here in operator.spread.parts(ordered, self.cluster.shards):
+        for shard, here in operator.partitioning.parts(ordered, self.cluster.shards):
             inputs.setdefault(shard, []).append((operator.number, batcher_rows(ordered[:, here], time, diff)))
 
     def dataflows(self) -> tuple[Sequence[Dataflow], Sequence[Dataflow]]:

@@ -34,7 +34,7 @@ from everview.dataflow.batch_merge import TraceShape
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.operators import Trace
 from everview.errors import MemoryLimitError, out_of_memory
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.build.native import DEBUG
 from everview.kernels.trace import image as image_k
 from everview.kernels.trace import spill as k
@@ -127,7 +127,7 @@ class SpillFiles:
 
     def _move(self, trace: Trace) -> None:
         k.finish_merges(trace.address)
-        for number in range(make.peek(trace.address, trace_k.TRACE_COUNT)):
+        for number in range(structures.peek(trace.address, trace_k.TRACE_COUNT)):
             if k.in_own_memory(trace.address, number) >= SMALLEST:
                 map, words = self._new_file(int(image_k.stored_words(trace.address, number)))
                 image_k.write_stored(trace.address, number, words)
@@ -175,9 +175,9 @@ class SpillFiles:
 
     def _batches(self, trace: Trace) -> list[tuple[int, int]]:
         """The addresses of the columns of each batch of a trace, and its number of rows."""
-        table = make.peek(trace.address, trace_k.TRACE_TABLE)
-        batches = [make.peek(table, i) for i in range(make.peek(trace.address, trace_k.TRACE_COUNT))]
-        return [(make.peek(batch, BATCH_DATA), make.peek(batch, BATCH_ROWS)) for batch in batches]
+        table = structures.peek(trace.address, trace_k.TRACE_TABLE)
+        batches = [structures.peek(table, i) for i in range(structures.peek(trace.address, trace_k.TRACE_COUNT))]
+        return [(structures.peek(batch, BATCH_DATA), structures.peek(batch, BATCH_ROWS)) for batch in batches]
 
     # merging
 

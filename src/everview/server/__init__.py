@@ -5,10 +5,10 @@ Read in this order:
     engine         the thread that owns the session, and its queue of work
     chunks, feeds  the changes of views, in chunks shared by all subscribers
     turnstile      rate limiting of thousands of subscribers that wake together
-    asking         executing a client's SQL in the shared session
+    sql_calls      executing a client's SQL in the shared session
     subscription   one client's position in the feeds of several views
-    serving        the process: listeners, signals, start-up messages
-    beside         a server in a thread of a program
+    server_process  the process: listeners, signals, start-up messages
+    threaded_server  a server in a thread of a program
     http           HTTP and WebSocket
     pg             PostgreSQL's protocol
 
@@ -17,7 +17,7 @@ current step and block every client.
 
 Further modules:
 
-    settings, identity, jwt, stamps    addresses and authentication
+    settings, identity, jwt, fingerprints  addresses and authentication
     visitors, observing                who is connected; following the schema `ev`
     logs, support                      the log as JSON; a support bundle without data
     jobs, fairness, readers, quotas    queued work, fair scheduling, parallel reads, quotas

@@ -30,11 +30,11 @@ from everview.dataflow.read_leases import MustWait
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.fairness import Queue
 from everview.server.feeds import Feeds
+from everview.server.fingerprints import stamp_of
 from everview.server.jobs import Job
 from everview.server.observing import Observer
 from everview.server.quotas import Quotas
 from everview.server.readers import Readers
-from everview.server.stamps import stamp_of
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
 from everview.server.visitors import Visitors
 from everview.session.core import core_of

@@ -33,7 +33,7 @@ from everview.errors import ClosedError, CompactedError, EverviewError
 from everview.language.relation import relation_of
 from everview.plan.digest import digest
 from everview.server.chunks import Chunk, summed
-from everview.server.stamps import stamp_of
+from everview.server.fingerprints import stamp_of
 from everview.server.turnstile import Turnstile
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
@@ -41,7 +41,7 @@ from everview.session.reads.snapshot import remaining
 from everview.session.reads.subscribable import Subscribable as Relation
 from everview.session.rights.principal import Principal
 from everview.sql import statements_of
-from everview.sql.rights import sharing
+from everview.sql.rights import shared_queries
 from everview.sql.rights.shares import Share
 from everview.sql.streams.subscription import Subscription as Subscribable
 
@@ -87,7 +87,7 @@ class Feed:
         """who opened it, if it is not for everybody"""
         self.reads: tuple[str, ...] = ()
         self.stamp = ""
-        """what the right to it depends on (`everview.server.stamps.stamp_of`)"""
+        """what the right to it depends on (`everview.server.fingerprints.stamp_of`)"""
         self._end: Callable[[Feed, EverviewError], None] | None = None
         self._ring: deque[Chunk] = deque()
         self._cells = 0
@@ -110,7 +110,7 @@ class Feed:
         if self.query:
             found = session.sql(f"SUBSCRIBE TO (\n{self.query}\n) WITHOUT SNAPSHOT")
         else:
-            found = Subscribable(sharing.of_name(statements_of(session), self.name), snapshot=False)
+            found = Subscribable(shared_queries.of_name(statements_of(session), self.name), snapshot=False)
         found.listen(self._pending.append)
         self._source = found
         codec = self._codec()

@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from everview.errors import EverviewError, PlanError
-from everview.server.stamps import stamp_of
+from everview.server.fingerprints import stamp_of
 from everview.server.subscription import Subscription, Wanted
 from everview.session import doors
 from everview.session.core import core_of
 from everview.session.rights.principal import WHO, Principal
 from everview.sql import statements_of
-from everview.sql.answers import observed
+from everview.sql.answers import system_queries
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
@@ -73,9 +73,9 @@ class Observer:
 
     async def about(self, text: str) -> str | None:
         """A statement without the schema's name, if it is about `ev`."""
-        if f"{observed.SCHEMA}." not in text.lower():
+        if f"{system_queries.SCHEMA}." not in text.lower():
             return None
-        return await self._engine.read(lambda session: observed.inside(statements_of(session), text))
+        return await self._engine.read(lambda session: system_queries.inside(statements_of(session), text))
 
     async def wanted(self, given: Sequence[Wanted]) -> list[Wanted] | None:
         """The same subscriptions in terms of the inner session; None if they are none of `ev`."""

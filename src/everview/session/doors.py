@@ -94,16 +94,16 @@ def _all_shown(view: View) -> None:
 
 def complete(core: Core, table: Table, rows: list[Any]) -> list[Any]:
     from everview.sql import statements_of
-    from everview.sql.dml import missing
+    from everview.sql.dml import omitted_columns
 
-    return missing.completed_dicts(statements_of(core.session), table, rows)
+    return omitted_columns.completed_dicts(statements_of(core.session), table, rows)
 
 
 def default_value(core: Core, table: Table, column: str) -> Any:
     from everview.sql import statements_of
-    from everview.sql.dml import missing
+    from everview.sql.dml import omitted_columns
 
-    return missing.value(statements_of(core.session), table, column)
+    return omitted_columns.value(statements_of(core.session), table, column)
 
 
 # the session's own events
@@ -123,7 +123,7 @@ def system(core: Core) -> System:
 
 
 def best_plan(core: Core, collection: Collection) -> Collection:
-    from everview.optimiser.chosen import best_plan
+    from everview.optimiser.best_plans import best_plan
 
     return best_plan(core, collection)
 
@@ -135,7 +135,7 @@ def alternatives(core: Core, collection: Collection) -> list[str]:
 
 
 def replan(core: Core, view: View, wanted: str) -> int:
-    from everview.optimiser.replanned import replan
+    from everview.optimiser.replanning import replan
 
     return replan(core, view, wanted)
 
@@ -229,7 +229,7 @@ def open_directory(location: str | os.PathLike[str], **options: Any) -> Session:
 
 
 def open_on_spark(spark: Any, **options: Any) -> Session:
-    from everview.spark.opening import open_on_spark
+    from everview.spark.connection import open_on_spark
 
     return open_on_spark(spark, **options)
 
@@ -261,7 +261,7 @@ def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) 
 
 def shown_rows(core: Core, name: str) -> Node:
     """The plan of a table or view as seen by the current user, if that is not the program itself."""
-    from everview.sql.rights.seen import shown_rows
+    from everview.sql.rights.visible_relations import shown_rows
 
     return shown_rows(core, name)
 

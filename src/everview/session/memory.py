@@ -33,8 +33,8 @@ import numpy as np
 from everview.dataflow.allocator import unused_memory
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.operators import Operator, Trace
-from everview.kernels import make
-from everview.kernels.guarding import CELL_TRACKED_WORDS
+from everview.kernels import structures
+from everview.kernels.guarded_calls import CELL_TRACKED_WORDS
 from everview.kernels.memory import cell
 from everview.kernels.trace import batch as batch_k
 from everview.kernels.trace import trace as trace_k
@@ -231,12 +231,12 @@ def _history(core: Core, operator: Operator, entry: dict[str, Any]) -> int:
 def _deletions(trace: Trace) -> int:
     """The number of deletions in a trace."""
     count = 0
-    table = make.peek(trace.address, trace_k.TRACE_TABLE)
-    for place in range(make.peek(trace.address, trace_k.TRACE_COUNT)):
-        batch = make.peek(table, place)
-        if make.peek(batch, batch_k.BATCH_DIFF_MASK):
-            start = make.peek(batch, batch_k.BATCH_DATA) + 8 * make.peek(batch, batch_k.BATCH_DIFF_AT)
-            words = (ctypes.c_int64 * make.batch_rows(batch)).from_address(start)
+    table = structures.peek(trace.address, trace_k.TRACE_TABLE)
+    for place in range(structures.peek(trace.address, trace_k.TRACE_COUNT)):
+        batch = structures.peek(table, place)
+        if structures.peek(batch, batch_k.BATCH_DIFF_MASK):
+            start = structures.peek(batch, batch_k.BATCH_DATA) + 8 * structures.peek(batch, batch_k.BATCH_DIFF_AT)
+            words = (ctypes.c_int64 * structures.batch_rows(batch)).from_address(start)
             count += int((np.ctypeslib.as_array(words) < 0).sum())
     return count
 

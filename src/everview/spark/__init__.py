@@ -11,7 +11,7 @@ Public names are imported on first use, so `import everview.spark` costs nothing
 
 Read in this order:
 
-    opening, session    `everview.connect(spark, state=...)`
+    connection, session  `everview.connect(spark, state=...)`
     driver              the shards seen from the driver: tasks run steps, each is committed as one version
     gang                the protocol between the driver and the tasks that share the shards, without sockets
     workers             the shards in a Python worker, and the tasks that run steps on them
@@ -26,16 +26,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from everview.spark.java.find import Java, find_java, use_java
+    from everview.spark.java.java_discovery import Java, find_java, use_java
     from everview.spark.local import local_session
     from everview.spark.rows.datasource import register
 
 _HOMES = {
     "local_session": "everview.spark.local",
-    "find_java": "everview.spark.java.find",
-    "use_java": "everview.spark.java.find",
+    "find_java": "everview.spark.java.java_discovery",
+    "use_java": "everview.spark.java.java_discovery",
     "register": "everview.spark.rows.datasource",
-    "Java": "everview.spark.java.find",
+    "Java": "everview.spark.java.java_discovery",
 }
 
 __all__ = ["Java", "find_java", "local_session", "register", "use_java"]

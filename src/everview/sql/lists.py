@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from everview.codes.frozen import JsonNull
+from everview.codes.immutable import JsonNull
 from everview.codes.jsons import order_key
 from everview.errors import InputError
 

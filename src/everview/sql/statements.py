@@ -4,11 +4,12 @@ Statements of one text run one after the other; the result is the last one's. If
 has begun is rolled back; one that was open before can then only be rolled back, as in PostgreSQL.
 
 A SELECT is computed at once over existing arrangements, or installed as a temporary view
-(`everview.sql.answers.asking`). Inside a transaction it sees that transaction's changes
+(`everview.sql.answers.one_off`). Inside a transaction it sees that transaction's changes
 (`everview.sql.dml.own_changes`).
 
 A statement is bound first, which changes nothing; then every part of it must have been read
-(`everview.sql.text.parts`); then it is executed. Handlers therefore return a function that executes the statement.
+(`everview.sql.text.consumed_parts`); then it is executed. Handlers therefore return a function that executes the
+statement.
 
 This module has queries and transactions; `definitions`, `changes`, `explaining`, `subscription` and `pipelines` have
 the rest.
@@ -34,7 +35,7 @@ from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
-from everview.once import ordering
+from everview.once import row_order
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.plan.substitute import substituted
@@ -44,20 +45,29 @@ from everview.session.core import Core, core_of
 from everview.session.reads import concurrent_reads
 from everview.session.rights.principal import Principal, acting
 from everview.session.session import Session
-from everview.sql.answers import asking, company, lookups, observed
+from everview.sql.answers import concurrent_select, lookups, one_off, system_queries
 from everview.sql.answers.result import Result, in_order
-from everview.sql.ddl import already, altering, comments, defined, definitions, indexes, schemas, settings
-from everview.sql.dml import changes, copies, merging, modifying, obeying, own_changes, savepoints, volatile
+from everview.sql.ddl import alter_statements, comments, definitions, indexes, no_ops, schemas, settings, sql_functions
+from everview.sql.dml import (
+    changes,
+    constraint_checks,
+    copy_files,
+    merge_statement,
+    modifying_ctes,
+    own_changes,
+    savepoints,
+    volatile_functions,
+)
 from everview.sql.dml.savepoints import Savepoint
-from everview.sql.inspection import describing, explaining, reasons, showing
-from everview.sql.rights import grants, policies, roles, sharing
-from everview.sql.select import choice
+from everview.sql.inspection import describe_statements, explain_statements, reasons, show_statements
+from everview.sql.rights import grants, policies, roles, shared_queries
+from everview.sql.select import join_plans
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import Correlated, Relation
 from everview.sql.streams import pipelines, subscription
-from everview.sql.text import dialects, misspelt, parts, reading
-from everview.sql.text.places import Source, SqlError
+from everview.sql.text import consumed_parts, dialects, misspellings, statement_reader
+from everview.sql.text.error_positions import Source, SqlError
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
@@ -87,7 +97,7 @@ class Statements:
         self.transaction: Transaction | None = None
         self.failed = False
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
-        self.current: reading.Statement | None = None
+        self.current: statement_reader.Statement | None = None
         """The statement that was begun last."""
         self.savepoints: list[Savepoint] = []
         self.snapshot: int | None = None
@@ -108,9 +118,9 @@ class Statements:
         self.parameters: Parameters | None = None
         """The values of $1, $2, ... in the current statement."""
         self.plan: Choice | None = None
-        self.way: asking.Way | None = None
+        self.way: one_off.Way | None = None
         """how queries are executed, if set"""
-        self.sharing: sharing.Way | None = None
+        self.sharing: shared_queries.Way | None = None
         """how queries followed by tenants are shared, if set"""
         self.dialect = "postgres"
         self.role: Principal | None = None
@@ -131,12 +141,12 @@ class Statements:
         answers = [answer for _, answer in self.answers(text)]
         return answers[-1] if answers else None
 
-    def answers(self, text: str) -> Iterator[tuple[reading.Statement, Any]]:
+    def answers(self, text: str) -> Iterator[tuple[statement_reader.Statement, Any]]:
         """Run the statements of a text one by one; yield each with its result."""
         around = self.transaction
         try:
             self.core.alive()
-            for statement in reading.statements(text, lambda: self.dialect):
+            for statement in statement_reader.statements(text, lambda: self.dialect):
                 self.current = statement
                 yield statement, self._run_one(statement)
         except GeneratorExit:
@@ -160,17 +170,17 @@ class Statements:
         """Whether the transaction that is open is this thread's."""
         return self.transaction is not None and self.core.transactions.pending() is not None
 
-    def _run_one(self, statement: reading.Statement) -> Any:
+    def _run_one(self, statement: statement_reader.Statement) -> Any:
         log = self.core.statement_log
         return self._in_role(statement) if log is None else log(self._in_role, statement)
 
-    def _in_role(self, statement: reading.Statement) -> Any:
+    def _in_role(self, statement: statement_reader.Statement) -> Any:
         if self.role is None or statement.start in ("SET ROLE", "RESET ROLE"):
             return self._allowed(statement)
         with acting(self.role):
             return self._allowed(statement)
 
-    def _allowed(self, statement: reading.Statement) -> Any:
+    def _allowed(self, statement: statement_reader.Statement) -> Any:
         """Run a statement. Missing and forbidden objects give the same error for restricted users: the difference would
         reveal other people's tables.
         """
@@ -181,7 +191,7 @@ class Statements:
             return answer
         except RecursionError:
             hint = "compute parts of it in views of their own"
-            place = reading.deepest(statement)
+            place = statement_reader.deepest(statement)
             raise statement.source().error_at(place, "E_DEPTH", "the text is nested too deeply", hint) from None
         except InputError as error:
             if error.code == "E_NAME" and "there is no" in error.message and self.core.access.acting() is not None:
@@ -193,28 +203,28 @@ class Statements:
             missing = error.code in ("E_TABLE", "E_NAME") and ": there is no" in error.message
             if missing and self.core.access.acting() is not None:
                 error.code = "E_FORBIDDEN"
-            reads = reading.readable(statement.dialect) if _command(statement) is None else None
-            raise misspelt.explained(error, statement.source(), reads) from None
+            reads = statement_reader.readable(statement.dialect) if _command(statement) is None else None
+            raise misspellings.explained(error, statement.source(), reads) from None
 
-    def _tell(self, statement: reading.Statement) -> None:
+    def _tell(self, statement: statement_reader.Statement) -> None:
         """Issue the notices of an executed statement."""
         notices = statement.notes.notices
         if any(t.token_type == TokenType.JOIN for t in statement.tokens):
-            alias = misspelt.before_join(statement.source())
+            alias = misspellings.before_join(statement.source())
             notices = [*notices, f"{alias.token.text} is read as an alias: {alias.hint}"] if alias else notices
         told = list(dict.fromkeys(notices))
         self.notices = [*told, *statement.notes.skipped]
         for text in told if self.is_warning else ():
             warnings.warn(text, Notice, stacklevel=_depth_of_caller())
 
-    def _run_it(self, statement: reading.Statement) -> Any:
+    def _run_it(self, statement: statement_reader.Statement) -> Any:
         self.affected = self.read_at = None
         if self.failed and self._own() and statement.first not in ("ROLLBACK", "COMMIT"):
             raise statement.source().error_at(
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
             )
-        if observed.is_about(self, statement):
-            return observed.run(self, statement)
+        if system_queries.is_about(self, statement):
+            return system_queries.run(self, statement)
         command = _command(statement)
         if command is not None and statement.notes.as_of is not None and command not in _AT_A_TIME:
             at = statement.tokens[0].start
@@ -224,13 +234,15 @@ class Statements:
         if command is not None:
             return self._in_turn(command in _READING, command in _ALONE, command, statement)
         source = self.placed(statement.source())
-        node = reading.parsed(source)
-        if statement.notes.as_of is not None and not isinstance(node, reading.QUERIES):
+        node = statement_reader.parsed(source)
+        if statement.notes.as_of is not None and not isinstance(node, statement_reader.QUERIES):
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         handler = _handler(node, source)
-        reads = handler in _READING and not modifying.changing(node) and not volatile.mentioned(source.text)
-        if reads and handler is Statements.select and company.there_is(self):
-            return company.select(self, node, source)
+        reads = (
+            handler in _READING and not modifying_ctes.changing(node) and not volatile_functions.mentioned(source.text)
+        )
+        if reads and handler is Statements.select and concurrent_select.there_is(self):
+            return concurrent_select.select(self, node, source)
         return self._in_turn(reads, False, Statements._handle, handler, node, source)
 
     def placed(self, source: Source) -> Source:
@@ -240,7 +252,7 @@ class Statements:
     @nesting.room()
     def _shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
         self.core.alive()
-        statement = next(reading.statements(text, lambda: self.dialect), None)
+        statement = next(statement_reader.statements(text, lambda: self.dialect), None)
         if statement is None:
             return None
         if statement.first == "EXPLAIN":
@@ -253,21 +265,21 @@ class Statements:
         if _command(statement) is not None:
             return None
         source = self.placed(statement.source())
-        node = reading.parsed(source)
+        node = statement_reader.parsed(source)
         look(node)
-        volatile.settled(self, node, source, example=True)
+        volatile_functions.settled(self, node, source, example=True)
         handler = _handler(node, source)
-        defined.mark(node, self.core.catalog)
-        if handler is Statements.select and not modifying.changing(node):
-            query, _ = parts.whole(node, source, lambda: self.bound(node, source))
+        sql_functions.mark(node, self.core.catalog)
+        if handler is Statements.select and not modifying_ctes.changing(node):
+            query, _ = consumed_parts.whole(node, source, lambda: self.bound(node, source))
             return Shape(list(query.names), list(query.node.types[query.context : query.width]))
-        if handler is describing.describe:
-            answer = parts.whole(node, source, lambda: self._bind(handler, node, source))()
+        if handler is describe_statements.describe:
+            answer = consumed_parts.whole(node, source, lambda: self._bind(handler, node, source))()
             return Shape(answer.columns, answer.types)
-        if not isinstance(node, (*modifying.CHANGES, *reading.QUERIES)):
+        if not isinstance(node, (*modifying_ctes.CHANGES, *statement_reader.QUERIES)):
             return None
         self.returning = None
-        parts.whole(node, source, lambda: self._bind(handler, node, source))
+        consumed_parts.whole(node, source, lambda: self._bind(handler, node, source))
         return self._returned()
 
     @concurrent_reads.beside(_shape)
@@ -304,11 +316,11 @@ class Statements:
         return function(self, *arguments)
 
     def _handle(self, handler: _Handler, node: exp.Expr, source: Source) -> Any:
-        defined.mark(node, self.core.catalog)
+        sql_functions.mark(node, self.core.catalog)
         try:
-            with obeying.statement(self.core):
-                numbered = volatile.settled(self, node, source, example=self.dry)
-                do = parts.whole(node, source, lambda: self._bind(handler, node, source))
+            with constraint_checks.statement(self.core):
+                numbered = volatile_functions.settled(self, node, source, example=self.dry)
+                do = consumed_parts.whole(node, source, lambda: self._bind(handler, node, source))
                 answer = None if self.dry and handler not in _MAKING else do()
             if numbered and self.core.defaults.waiting and self.core.transactions.pending() is None:
                 self.core.transactions.commit_empty()  # how far sequences are is kept
@@ -323,9 +335,9 @@ class Statements:
     def _bind(self, handler: _Handler, node: exp.Expr, source: Source) -> Do:
         """Bind a statement and its data-modifying WITH queries."""
         self.given = {}
-        if not modifying.changing(node):
+        if not modifying_ctes.changing(node):
             return handler(self, node, source)
-        return modifying.bound(self, node, source, handler, _HANDLERS)
+        return modifying_ctes.bound(self, node, source, handler, _HANDLERS)
 
     def spelled(self, name: str) -> str:
         """The intended table or view, as spelled on creation; the name itself if there is none."""
@@ -400,7 +412,7 @@ class Statements:
         node = substituted(query.node, written) if written else query.node
         node = own_changes.seen(self.core, lookups.done(self.core, node), self.snapshot)
         how = self.how_to_join(query.node, compiler.source)
-        codes = asking.rows(self.session, node, lambda: self.collection(compiler, node, inside), how, self.way)
+        codes = one_off.rows(self.session, node, lambda: self.collection(compiler, node, inside), how, self.way)
         return self.result(query, codes)
 
     def result(self, query: Query, codes: np.ndarray) -> Result:
@@ -414,7 +426,7 @@ class Statements:
     def _ordered(self, codes: np.ndarray, query: Query) -> Any:
         """Numbers of the rows in the query's order."""
         types = query.node.types
-        found = ordering.answered(codes, query.order, types, self.core.interner)
+        found = row_order.answered(codes, query.order, types, self.core.interner)
         if found is not None:
             return found
         names = [f"c{i}" for i in range(len(types))]
@@ -422,7 +434,7 @@ class Statements:
 
     def how_to_join(self, node: plan.Node, source: Source) -> Choice | None:
         """The join plan for db.view: as requested, or as suits the query."""
-        return choice.how_to_join(node, self.asked(source))
+        return join_plans.how_to_join(node, self.asked(source))
 
     def asked(self, source: Source) -> Choice | None:
         """The requested join plan, if any."""
@@ -430,30 +442,30 @@ class Statements:
 
     def set_plan(self, node: exp.Set, source: Source) -> Do:
         """SET plan = 'binary' | 'delta' | 'wco' | default, SET ask = 'once' | 'view' | default"""
-        if already.holds(node, source):
+        if no_ops.holds(node, source):
             return lambda: None
-        if asking.is_setting(node):
-            way = asking.setting(node, source)
+        if one_off.is_setting(node):
+            way = one_off.setting(node, source)
 
             def ask() -> None:
                 self.way = way
 
             return ask
-        if sharing.is_setting(node):
-            shared = sharing.setting(node, source)
+        if shared_queries.is_setting(node):
+            shared = shared_queries.setting(node, source)
 
             def share() -> None:
                 self.sharing = shared
 
             return share
-        setting = choice.setting(node, source)
+        setting = join_plans.setting(node, source)
 
         def do() -> None:
             self.plan = setting
 
         return do
 
-    def set_dialect(self, statement: reading.Statement) -> None:
+    def set_dialect(self, statement: statement_reader.Statement) -> None:
         """SET dialect = 'spark' | ... | default: for parsing from the next statement on"""
         source, words = statement.source(), [t for t in statement.tokens if t.text.upper() not in ("=", "TO")]
         if len(words) != 3:
@@ -476,7 +488,7 @@ class Statements:
         """BEGIN"""
         if self.transaction is not None:
             raise source.error(node, "E_TRANSACTION", "a transaction is already open", "COMMIT or ROLLBACK it")
-        already.check_modes(node, source)
+        no_ops.check_modes(node, source)
         return self._begin
 
     def _begin(self) -> None:
@@ -530,28 +542,28 @@ _STATEMENTS = (
     "SAVEPOINT and RELEASE"
 )
 
-_COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
-    "SHOW": showing.show,
+_COMMANDS: dict[str, Callable[[Statements, statement_reader.Statement], Any]] = {
+    "SHOW": show_statements.show,
     "SAVEPOINT": savepoints.savepoint,
     "RELEASE": savepoints.release,
-    "EXPLAIN": explaining.explain,
+    "EXPLAIN": explain_statements.explain,
     "WHY": reasons.why,
     "SUBSCRIBE": subscription.subscribe,
     "CREATE SOURCE": pipelines.create_source,
     "CREATE SINK": pipelines.create_sink,
     "RUN": pipelines.run,
-    "COPY": copies.copy,
-    "ALTER": altering.alter,
+    "COPY": copy_files.copy,
+    "ALTER": alter_statements.alter,
     "COMMENT": comments.comment,
-    "REFRESH": already.refresh,
-    "FLUSH": already.nothing,
-    "WAIT": already.nothing,
-    "CHECKPOINT": already.nothing,
-    "RESET": already.reset,
-    "VACUUM": already.tidy,
-    "ANALYZE": already.tidy,
-    "CREATE EXTENSION": already.extension,
-    "START TRANSACTION": already.start,
+    "REFRESH": no_ops.refresh,
+    "FLUSH": no_ops.nothing,
+    "WAIT": no_ops.nothing,
+    "CHECKPOINT": no_ops.nothing,
+    "RESET": no_ops.reset,
+    "VACUUM": no_ops.tidy,
+    "ANALYZE": no_ops.tidy,
+    "CREATE EXTENSION": no_ops.extension,
+    "START TRANSACTION": no_ops.start,
     "CREATE INDEX": indexes.create,
     "CREATE UNIQUE": indexes.create,
     "DROP INDEX": indexes.drop,
@@ -562,7 +574,7 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
 }
 """Statements that sqlglot does not support, by their first word or two."""
 
-_ACCESS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
+_ACCESS: dict[str, Callable[[Statements, statement_reader.Statement], Any]] = {
     **{f"{verb} {kind}": function for verb, function in
        (("CREATE", roles.create), ("ALTER", roles.alter), ("DROP", roles.drop)) for kind in ("ROLE", "USER", "GROUP")},
     "CREATE TOKEN": roles.create_token,
@@ -577,10 +589,10 @@ _ACCESS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
 """Access control statements, by their first two words."""
 
 
-def _command(statement: reading.Statement) -> Callable[[Statements, reading.Statement], Any] | None:
+def _command(statement: statement_reader.Statement) -> Callable[[Statements, statement_reader.Statement], Any] | None:
     """The handler of a statement that sqlglot does not support."""
-    if defined.is_definition(statement):
-        return defined.create
+    if sql_functions.is_definition(statement):
+        return sql_functions.create
     if statement.first in ("GRANT", "REVOKE"):
         return grants.grant if statement.first == "GRANT" else grants.revoke
     if statement.first == "ALTER":
@@ -589,20 +601,20 @@ def _command(statement: reading.Statement) -> Callable[[Statements, reading.Stat
             return policies.row_security
         if words[-3:-1] == ["OWNER", "TO"]:
             return roles.owner
-    if statement.first == "SET" and already.is_tuning(already.named(statement)):
-        return already.passed_over
+    if statement.first == "SET" and no_ops.is_tuning(no_ops.named(statement)):
+        return no_ops.passed_over
     return _ACCESS.get(statement.start) or _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
 
 
 _READING: set[Callable[..., Any]] = {
-    showing.show,
-    explaining.explain,
+    show_statements.show,
+    explain_statements.explain,
     reasons.why,
     Statements.select,
     Statements.set_plan,
     Statements.set_dialect,
-    already.passed_over,
-    already.nothing,
+    no_ops.passed_over,
+    no_ops.nothing,
 }
 """Statements that do not wait for other threads' transactions."""
 
@@ -612,7 +624,7 @@ _MAKING: set[Callable[..., Any]] = {definitions.create, definitions.define, defi
 _OF_ROWS: set[Callable[..., Any]] = {reasons.why, subscription.subscribe}
 """Commands about rows, of which there are none in a dry run."""
 
-_AT_A_TIME: set[Callable[..., Any]] = {explaining.explain, reasons.why}
+_AT_A_TIME: set[Callable[..., Any]] = {explain_statements.explain, reasons.why}
 """Commands that may be about an earlier time."""
 
 _ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}
@@ -624,12 +636,12 @@ _BESIDE: set[Callable[..., Any]] = {subscription.subscribe}
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Create: definitions.create,
     exp.Drop: definitions.drop,
-    exp.Describe: describing.describe,
+    exp.Describe: describe_statements.describe,
     exp.Insert: changes.insert,
     exp.Update: changes.update,
     exp.Delete: changes.delete,
     exp.TruncateTable: changes.truncate,
-    exp.Merge: merging.merge,
+    exp.Merge: merge_statement.merge,
     exp.Set: Statements.set_plan,
     exp.Use: schemas.use,
     exp.Transaction: Statements.begin,
@@ -652,15 +664,15 @@ def _handler(node: exp.Expr, source: Source) -> _Handler:
         return definitions.define
     if isinstance(node, exp.Select) and node.args.get("into") is not None:
         return definitions.select_into
-    if isinstance(node, reading.QUERIES):
+    if isinstance(node, statement_reader.QUERIES):
         return Statements.select
     if type(node) not in _HANDLERS:
-        reading.check_start(source)
+        statement_reader.check_start(source)
         first = next(iter(source.tokens[0].text.upper().split()), "''")
         if isinstance(node, exp.Command) and first in ("CREATE", "DROP"):
-            reading.check_kind(source, first)
-            reading.check_query(source)
+            statement_reader.check_kind(source, first)
+            statement_reader.check_query(source)
         if first == "SET" and len(source.tokens) > 1:
-            reading.check_setting(source)
+            statement_reader.check_setting(source)
         raise source.refuse(node, f"this statement is not supported: {first}", _STATEMENTS)
     return _HANDLERS[type(node)]

@@ -25,7 +25,7 @@ from everview.store.pins import Pin
 from everview.store.store import BATCHES, LOG, Store, put_batch
 
 
-class Spread(Protocol):
+class RowPartitioning(Protocol):
     """The placement of rows, given as a matrix with a row for each column."""
 
     def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -40,7 +40,7 @@ class Request:
     """Split one batch, from the list of one of `present` shards, for `shards` of them."""
 
     ref: Ref
-    spread: Spread
+    partitioning: RowPartitioning
     shard: int
     present: int
     shards: int
@@ -52,8 +52,8 @@ class Request:
             image = from_bytes(ref.inline, files.where(LOG))
         else:
             image = open_batch(files, f"{BATCHES}/{ref.file}", ref.crc)
-        own = take(image, self.spread.once(image.columns(), self.present, self.shard))
-        return [(shard, put_batch(files, part)) for shard, part in split(own, self.shards, self.spread)]
+        own = take(image, self.partitioning.once(image.columns(), self.present, self.shard))
+        return [(shard, put_batch(files, part)) for shard, part in split(own, self.shards, self.partitioning)]
 
 
 Run = Callable[[Sequence[Request]], list[list[tuple[int, Ref]]]]
@@ -78,18 +78,18 @@ class Resharding:
         self._run: Run = run or self._run_here
         self._parts: dict[tuple[int, int, Ref], list[tuple[int, Ref]]] = {}
 
-    def prepare(self, spreads: Mapping[int, Spread]) -> None:
+    def prepare(self, partitionings: Mapping[int, RowPartitioning]) -> None:
         """Split the store's current batches; others may commit meanwhile."""
         pin = Pin(self._store.files, self._store.manifest.version)  # batches merged away in between are still read
         try:
-            self._split(self._store.manifest, spreads)
+            self._split(self._store.manifest, partitionings)
         finally:
             pin.release()
 
-    def commit(self, spreads: Mapping[int, Spread]) -> None:
+    def commit(self, partitionings: Mapping[int, RowPartitioning]) -> None:
         """Commit the new number of shards."""
         store = self._store
-        self._split(store.manifest, spreads)
+        self._split(store.manifest, partitionings)
         lists: dict[Place, list[Ref]] = {place: [] for place in store.manifest.lists}
         for (operator, before), refs in store.manifest.lists.items():
             for ref in refs:
@@ -104,10 +104,10 @@ class Resharding:
         self._store.spared -= self._files(self._parts.values())
         self._parts.clear()
 
-    def _split(self, manifest: Manifest, spreads: Mapping[int, Spread]) -> None:
+    def _split(self, manifest: Manifest, partitionings: Mapping[int, RowPartitioning]) -> None:
         lists = manifest.lists.items()
         wanted = [(o, s, ref) for (o, s), refs in lists for ref in refs if (o, s, ref) not in self._parts]
-        requests = [Request(ref, spreads[o], s, manifest.shards, self.shards) for o, s, ref in wanted]
+        requests = [Request(ref, partitionings[o], s, manifest.shards, self.shards) for o, s, ref in wanted]
         for place, parts in zip(wanted, self._run(requests), strict=True):
             self._parts[place] = parts
             self._store.spared |= self._files([parts])
@@ -120,7 +120,7 @@ class Resharding:
         return {ref.file for parts in found for _, ref in parts if ref.file}
 
 
-def reshard(store: Store, shards: int, spreads: Mapping[int, Spread]) -> None:
+def reshard(store: Store, shards: int, partitionings: Mapping[int, RowPartitioning]) -> None:
     """Rewrite a store's lists for `shards` shards; `spreads` gives the placement of an operator's rows.
 
     >>> import tempfile
@@ -132,13 +132,13 @@ def reshard(store: Store, shards: int, spreads: Mapping[int, Spread]) -> None:
     ...     [store.get(r).columns().tolist() for r in store.manifest.lists[0, 0]], store.manifest.shards
     ([[[1, 3, 5]], [[2, 4]]], 1)
     """
-    Resharding(store, shards).commit(spreads)
+    Resharding(store, shards).commit(partitionings)
 
 
-def split(image: Image, shards: int, spread: Spread) -> Iterator[tuple[int, Image]]:
+def split(image: Image, shards: int, partitioning: RowPartitioning) -> Iterator[tuple[int, Image]]:
     """The pieces of a batch by shard."""
     if image.rows:
-        for shard, places in spread.parts(image.columns(), shards):
+        for shard, places in partitioning.parts(image.columns(), shards):
             yield shard, take(image, places)
 
 

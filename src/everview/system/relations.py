@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everview.dataflow.operators import Operator
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace.merge import MERGE_AT_NEWER, MERGE_AT_OLDER, MERGE_END_NEWER, MERGE_END_OLDER
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_MERGES
 from everview.language.relation import relation_of
@@ -63,11 +63,11 @@ def _merges(core: Core) -> Rows:
     for operator in _stateful(core):
         assert operator.trace is not None
         trace = operator.trace.address
-        merges = make.peek(trace, TRACE_MERGES)
-        for i in range(make.peek(trace, TRACE_COUNT) - 1):
-            if merge := make.peek(merges, i):
-                rows = make.peek(merge, MERGE_END_OLDER) + make.peek(merge, MERGE_END_NEWER)
-                done = make.peek(merge, MERGE_AT_OLDER) + make.peek(merge, MERGE_AT_NEWER)
+        merges = structures.peek(trace, TRACE_MERGES)
+        for i in range(structures.peek(trace, TRACE_COUNT) - 1):
+            if merge := structures.peek(merges, i):
+                rows = structures.peek(merge, MERGE_END_OLDER) + structures.peek(merge, MERGE_END_NEWER)
+                done = structures.peek(merge, MERGE_AT_OLDER) + structures.peek(merge, MERGE_AT_NEWER)
                 yield operator.number, operator.describe(), i, rows, done
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everview.dataflow.operators import Arrangement
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import batch as batch_k
 from everview.kernels.trace import trace as trace_k
 
@@ -187,8 +187,8 @@ class Stored:
         self.width = arrangement.cols
         self._at = {c: place for place, c in enumerate(arrangement.order)}
         trace = arrangement.trace.address
-        table = make.peek(trace, trace_k.TRACE_TABLE)
-        self._batches = [_Batch(make.peek(table, b)) for b in range(make.peek(trace, trace_k.TRACE_COUNT))]
+        table = structures.peek(trace, trace_k.TRACE_TABLE)
+        self._batches = [_Batch(structures.peek(table, b)) for b in range(structures.peek(trace, trace_k.TRACE_COUNT))]
         self._batches = [b for b in self._batches if b.rows]
         self._upto = time
         self._joined: dict[int, Words] = {}
@@ -227,9 +227,9 @@ class _Batch:
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
-        self._data = make.peek(batch, batch_k.BATCH_DATA)
-        self._cap = make.peek(batch, batch_k.BATCH_CAP)
-        self.rows = make.batch_rows(batch)
+        self._data = structures.peek(batch, batch_k.BATCH_DATA)
+        self._cap = structures.peek(batch, batch_k.BATCH_CAP)
+        self.rows = structures.batch_rows(batch)
 
     def _words(self, word: int, number: int) -> Words:
         kind = ctypes.c_int64 * number
@@ -240,16 +240,16 @@ class _Batch:
 
     def known(self, upto: int) -> npt.NDArray[np.bool_] | None:
         """Which rows have that time or an earlier one; None: all."""
-        every = make.peek(self._batch, batch_k.BATCH_TIME_MASK) != 0
-        times = self._words(make.peek(self._batch, batch_k.BATCH_TIME_AT), self.rows if every else 1)
+        every = structures.peek(self._batch, batch_k.BATCH_TIME_MASK) != 0
+        times = self._words(structures.peek(self._batch, batch_k.BATCH_TIME_AT), self.rows if every else 1)
         if int(times.max()) <= upto:
             return None
         return times <= upto if every else np.zeros(self.rows, dtype=np.bool_)
 
     def diffs(self, rows: Words | None = None) -> Words:
-        at = make.peek(self._batch, batch_k.BATCH_DIFF_AT)
+        at = structures.peek(self._batch, batch_k.BATCH_DIFF_AT)
         number = self.rows if rows is None else len(rows)
-        if make.peek(self._batch, batch_k.BATCH_DIFF_MASK) == 0:
+        if structures.peek(self._batch, batch_k.BATCH_DIFF_MASK) == 0:
             return np.full(number, self._words(at, 1)[0])
         found = self._words(at, self.rows)
         return found if rows is None else found[rows]

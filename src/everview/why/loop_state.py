@@ -21,9 +21,9 @@ from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.frontier import Trees
 from everview.dataflow.loops import LoopBuild
 from everview.dataflow.operators import Arrangement
-from everview.kernels import make
-from everview.kernels.frontier import finding as finding_k
+from everview.kernels import structures
 from everview.kernels.frontier import forest as forest_k
+from everview.kernels.frontier import vertex_lookup as finding_k
 from everview.kernels.trace import read as read_k
 from everview.kernels.trace.trace import NO_SINCE
 from everview.language.relation import relation_of
@@ -196,10 +196,10 @@ class AtRound:
 
 def _collected(arrangement: Arrangement, start: Sequence[int], upto: int, *, times: bool) -> int:
     """The updates of a trace that begin with some codes, as a batch that must be freed."""
-    block = make.make_filled(np.array(start, dtype=np.int64)) if start else 0
+    block = structures.make_filled(np.array(start, dtype=np.int64)) if start else 0
     batch = int(read_k._collect(arrangement.trace.address, block, len(start), NO_SINCE, upto, int(times)))
     if block:
-        make.drop_block(block)
+        structures.drop_block(block)
     return batch
 
 
@@ -209,7 +209,7 @@ def _collected(arrangement: Arrangement, start: Sequence[int], upto: int, *, tim
 def _forest(access: Access, node: Frontier, arrangement: Arrangement) -> History | None:
     """A forest, if it is built, and no weights make its parents meaningless."""
     context = arrangement.operator.forest
-    if not make.peek(context, forest_k.FOREST_BUILT) or make.peek(context, forest_k.FOREST_WILD):
+    if not structures.peek(context, forest_k.FOREST_BUILT) or structures.peek(context, forest_k.FOREST_WILD):
         return None
     return Forest(access, node, arrangement)
 
@@ -222,8 +222,8 @@ class Forest:
         self.node = node
         self.arrangement = arrangement
         self.context = context = arrangement.operator.forest
-        self.flip = make.peek(context, forest_k.FOREST_FLIP)
-        self.entries = make.peek(context, forest_k.FOREST_ENTRIES)
+        self.flip = structures.peek(context, forest_k.FOREST_FLIP)
+        self.entries = structures.peek(context, forest_k.FOREST_ENTRIES)
         self.question = node.question
         self.width = forest_k.VERTEX_QUESTION + len(self.question)
         self._entries: dict[Row, int] = {}
@@ -248,7 +248,7 @@ class Forest:
         return Came(None, Given([{before: 1}], partial=True))
 
     def _word(self, entry: int, word: int) -> int:
-        return int(make.peek(self.entries, 1 + entry * self.width + word))
+        return int(structures.peek(self.entries, 1 + entry * self.width + word))
 
     def _row(self, entry: int) -> Row:
         """The row of an entry."""

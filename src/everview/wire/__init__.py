@@ -7,5 +7,5 @@
 
 Nothing here is a pickle, and reading creates only plain values and plans: a message from an untrusted client may be
 invalid and is then refused, but it cannot run code. Other clients (browsers, curl) use plainer JSON, see
-`everview.server.http.shown`.
+`everview.server.http.json_values`.
 """

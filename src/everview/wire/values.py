@@ -2,7 +2,8 @@
 
 Values that JSON has are unchanged. Anything else is an object with one key that begins with `$`, which makes it
 unambiguous: `{"$decimal": "1.50"}`, `{"$timestamp": "2026-01-31T12:00:00"}`, `{"$tuple": [1, 2]}`, and also `{"$dict":
-[["a", 1]]}`. Lists and dictionaries come back as those of the database (`everview.codes.frozen`), which can be in rows.
+[["a", 1]]}`. Lists and dictionaries come back as those of the database (`everview.codes.immutable`), which can be in
+rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from everview.codes.frozen import JSON_NULL, FrozenDict, FrozenList, JsonNull
+from everview.codes.immutable import JSON_NULL, FrozenDict, FrozenList, JsonNull
 from everview.codes.intervals import Interval
 from everview.errors import InputError
 

@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview.server.pg.listener import PgListener
-from everview.server.serving import Server
+from everview.server.server_process import Server
 from everview.server.settings import Settings
 
 SETUP = """

@@ -15,7 +15,7 @@ from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.codes.intervals import Interval
 from everview.server.pg.answers import RowWriter, columns_of
-from everview.server.pg.columnwise import Columnwise
+from everview.server.pg.column_encoder import Columnwise
 from everview.types import (
     BOOL,
     BYTES,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everview.server.pg import copying
+from everview.server.pg import copy_protocol
 from tests.server.pg.conftest import Running
 
 psycopg = pytest.importorskip("psycopg")
@@ -260,7 +260,7 @@ def test_constraints_raise_the_drivers_own_errors(fresh: Running) -> None:
 
 def test_what_follows_the_end_of_rows_is_passed_over(fresh: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of \\. ends them, however much comes after it, and in however many messages."""
-    monkeypatch.setattr(copying, "PART", 100)
+    monkeypatch.setattr(copy_protocol, "PART", 100)
     with connect(fresh) as db:
         for number, ending in enumerate(("\\.\n", "\\.\r\n")):
             with db.cursor().copy("COPY sale (id, shop) FROM STDIN") as copy:
@@ -274,7 +274,7 @@ def test_what_follows_the_end_of_rows_is_passed_over(fresh: Running, monkeypatch
 
 def test_a_copy_in_many_parts(fresh: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts are read beside each other: rows, mistakes and line numbers are as in one; the first mistake counts."""
-    monkeypatch.setattr(copying, "PART", 1000)
+    monkeypatch.setattr(copy_protocol, "PART", 1000)
     with connect(fresh) as db:
         db.execute("CREATE TABLE parts (a bigint PRIMARY KEY, b text, c double precision)")
         lines = [f"{i}\ttext {i % 100}\t{i / 8}\n" for i in range(5000)]

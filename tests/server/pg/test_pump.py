@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from everview.server.pg.pump import Pump
+from everview.server.pg.shared_reader import Pump
 
 
 class Heard(asyncio.Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everview.server.pg import at_once, messages
+from everview.server.pg import messages, pipelined_lookups
 from tests.server.pg.conftest import Running
 from tests.server.pg.test_wire import Raw, startup
 
@@ -157,16 +157,16 @@ def test_answered_at_once_as_message_by_message(kv: Running, monkeypatch: pytest
         client.close()
         return found
 
-    taken, answer = [], at_once.answer
+    taken, answer = [], pipelined_lookups.answer
 
     def noted(*given: Any) -> Any:
         taken.append(answer(*given))
         return taken[-1]
 
-    monkeypatch.setattr(at_once, "answer", noted)
+    monkeypatch.setattr(pipelined_lookups, "answer", noted)
     quickly = answers()
     assert sum(found is not None for found in taken) >= 9
-    monkeypatch.setattr(at_once, "answer", lambda *_: None)
+    monkeypatch.setattr(pipelined_lookups, "answer", lambda *_: None)
     assert answers() == quickly
 
 

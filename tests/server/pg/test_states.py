@@ -6,15 +6,15 @@ import re
 
 from everview.error_codes import CODES
 from everview.errors import EverviewError
-from everview.server.pg import states
-from everview.server.pg.faults import fields_of
-from everview.server.pg.states import STATES, state_of
-from everview.sql.text.places import SqlError
+from everview.server.pg import sqlstates
+from everview.server.pg.error_responses import fields_of
+from everview.server.pg.sqlstates import STATES, state_of
+from everview.sql.text.error_positions import SqlError
 
 
 def test_every_code_has_a_state_and_no_state_is_left_over() -> None:
     assert set(STATES) == set(CODES)
-    assert set(states._OWN) <= set(CODES)
+    assert set(sqlstates._OWN) <= set(CODES)
     assert {code for code, state in STATES.items() if state == "XX000"} == {"E_INTERNAL", "E_REPLICA", "E_TASK"}
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from everview.codes.frozen import FrozenList
+from everview.codes.immutable import FrozenList
 from everview.codes.intervals import Interval
 from everview.server.pg import listener, messages
 from everview.server.pg.formats import reader, writer
 from everview.server.pg.messages import Field, decode
 from everview.server.pg.oids import oid_of
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.types import (
     BOOL,
     BYTES,

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 import everview as ev
-from everview.server.beside import Beside
 from everview.server.pg.listener import PgListener
-from everview.server.serving import Server
+from everview.server.server_process import Server
 from everview.server.settings import Settings
+from everview.server.threaded_server import Beside
 
 SECRET = "a secret that signs JWTs, of more than 32 bytes"
 

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 import everview as ev
-from everview.server.beside import Beside, serve_beside
 from everview.server.pg.listener import PgListener
+from everview.server.threaded_server import Beside, serve_beside
 from everview.session.rights.principal import Principal
 from tests.server.tenants.test_oracle import QUERIES, World, change, world
 

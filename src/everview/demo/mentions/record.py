@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from everview.demo.listening import Differences, Listener
+from everview.demo.change_collector import Differences, Listener
 from everview.demo.mentions.program import Program
 from everview.demo.mentions.recompute import method
 from everview.demo.mentions.window import Window

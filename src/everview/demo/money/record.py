@@ -13,7 +13,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from everview.demo.listening import Differences, Listener
+from everview.demo.change_collector import Differences, Listener
 from everview.demo.money.data import Moment, Payment
 from everview.demo.money.program import DRAWN, TOLD, Program
 from everview.demo.money.recompute import Answer, Books, maintained, recompute

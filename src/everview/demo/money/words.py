@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from everview.demo.listening import Differences
+from everview.demo.change_collector import Differences
 from everview.demo.money.data import Event, Moment
 
 Tone = Literal["cause", "ring", "alarm", "relief", "quiet"]

@@ -1,3 +1,3 @@
-"""Building kernels: `native` (declarations), `compiling`, `archive` (one file of machine code), `cache` (its location),
-`loading` (names to addresses). Only `compiling` imports Numba.
+"""Building kernels: `native` (declarations), `compiler`, `archive` (one file of machine code), `cache` (its location),
+`loader` (names to addresses). Only `compiler` imports Numba.
 """

@@ -3,7 +3,7 @@
     line of JSON: names and sizes of the parts; then the parts, object files as LLVM wrote them, one after the other
 
 `library` loads the kernels for these sources, this build and this machine: the shared library shipped with the package
-(see `linking`), else the archive. If there is neither, the archive is built first (`everview.warm`, in a separate
+(see `linker`), else the archive. If there is neither, the archive is built first (`everview.warm`, in a separate
 process: about a minute). All parts are linked together, so they find each other by symbol in any order; external
 symbols are in `OUTSIDE`.
 

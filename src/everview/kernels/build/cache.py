@@ -39,8 +39,8 @@ SHARED = ".so"
 """How the name of a shared library of kernels ends, on every system."""
 
 _NOT_COMPILED = {
-    *("absent.py", "archive.py", "cache.py", "cpus.py", "libraries.py"),
-    *("linking.py", "loading.py", "parts.py", "progress.py"),
+    *("archive.py", "cache.py", "cpus.py", "libraries.py", "linker.py"),
+    *("loader.py", "no_compiler.py", "object_cache.py", "progress.py"),
 }
 """Files of `kernels.build` that no kernel depends on. Elsewhere files may have the same names."""
 _KEEP = 3

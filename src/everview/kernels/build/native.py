@@ -2,8 +2,8 @@
 
 Kernels are written in Python, compiled by Numba once, during set-up, and stored as machine code (`archive`). A process
 that uses Everview loads that code and never imports Numba: it starts in half the time and with half the memory. The
-decorators here therefore have two implementations. In the compiling process (`COMPILING`, see `compiling`) they pass
-the function to Numba; everywhere else (`loading`) they look up the compiled function by name, and functions that only
+decorators here therefore have two implementations. In the compiling process (`COMPILING`, see `compiler`) they pass
+the function to Numba; everywhere else (`loader`) they look up the compiled function by name, and functions that only
 other kernels call stay plain Python functions that are never called.
 
     entry      called from Python, without the GIL; declares which of its arguments are arrays
@@ -37,7 +37,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from everview.kernels.guarding import POINTER, WORD, external
+from everview.kernels.guarded_calls import POINTER, WORD, external
 
 COMPILING = os.environ.get("EVERVIEW_COMPILING", "") == "1"
 """Whether this process compiles kernels; it cannot run them."""
@@ -58,8 +58,8 @@ SIZES = {"int": 0, "words": 1, "matrix": 2, "bytes": 1, "text": 1}
 """Kinds of arguments of an entry, and how many sizes follow the address."""
 
 if TYPE_CHECKING or not COMPILING:
-    from everview.kernels.build.loading import entry, fused, inner, operator, primitive, shared, task
+    from everview.kernels.build.loader import entry, fused, inner, operator, primitive, shared, task
 else:
-    from everview.kernels.build.compiling import entry, fused, inner, operator, primitive, shared, task
+    from everview.kernels.build.compiler import entry, fused, inner, operator, primitive, shared, task
 
 __all__ = ["POINTER", "WORD", "entry", "external", "fused", "inner", "operator", "primitive", "shared", "task"]

@@ -18,7 +18,6 @@ changes it is copied to a log (BALL_LOG), so that a step can be undone.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.finding import find, found_or_new
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BALL_LOG,
@@ -44,6 +43,7 @@ from everview.kernels.frontier.forest import (
     touch,
 )
 from everview.kernels.frontier.registry import enrol, record
+from everview.kernels.frontier.vertex_lookup import find, found_or_new
 from everview.kernels.memory import ld, reserve, st
 
 (

@@ -1,8 +1,8 @@
 """Dropped rows of histories: their existence is recorded, but not their value.
 
-A dropped row is recomputed on demand (`recall`), from the preceding rounds. Round 0 is never dropped, so that
-terminates. This requires knowing *that* there was a row, and at which round. There are two ways to record that (Ammar's
-Det-Drop and Prob-Drop):
+A dropped row is recomputed on demand (`edge_contributions`), from the preceding rounds. Round 0 is never dropped, so
+that terminates. This requires knowing *that* there was a row, and at which round. There are two ways to record that
+(Ammar's Det-Drop and Prob-Drop):
 
     exact    a set of (id, round) in each question, 8 bytes and its air: a row costs half
     filters  Bloom filters over all questions, about 10 bits a row. A row that is wrongly held to be dropped costs

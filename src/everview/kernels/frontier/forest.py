@@ -6,14 +6,14 @@ opens a directory rebuilds it at the first change. What it needs is undo: a fail
 that an epoch is about to change is first copied to the *log*, once per epoch (`touch`); `undo` copies back, from the
 end. It allocates nothing, and neither does `forget`, which a commit calls.
 
-Entries have stable numbers while they live, and are found by hash tables (`finding`). An unreachable entry stays, with
-the parent NO_PARENT. When most are like that the forest is rebuilt; those of balls are swept incrementally
-(`sweeping`).
+Entries have stable numbers while they live, and are found by hash tables (`vertex_lookup`). An unreachable entry stays,
+with the parent NO_PARENT. When most are like that the forest is rebuilt; those of balls are swept incrementally
+(`ball_garbage`).
 
 Values are *internal*: the codes themselves if the least is wanted, all bits inverted if the largest is (FOREST_FLIP),
 so that less is better everywhere.
 
-Hazards: a kernel may exit at every allocation (see `everview.kernels.leaving`), so room is made before anything is
+Hazards: a kernel may exit at every allocation (see `everview.kernels.early_exit`), so room is made before anything is
 changed. And making room moves blocks: an address of one must be read again after `new_entry`, `touch` or a push.
 """
 
@@ -102,14 +102,14 @@ BUILT: the forest is grown; LOUD: it was in the step under way, with everything 
 never used again; 0 while growing. WILD: edges with weights that trees cannot have (see `repair`). FORM: FORM_TREES or
 FORM_HISTORIES or FORM_PAIRS, whose contexts begin with the same words and go on with their own (see `history`,
 `pairs`); INITIAL and ASKED: traces that only those have. BALLS: the registry of balls, if its trees are such (`balls`).
-TABLE, HEADS, DIRECT and LOW: see `finding`; SWEPT: see `sweeping`. FREE: an entry that nobody has (plus one), the
-others follow by VERTEX_NEXT, and how many there are. STATE: which column of the question is a state that rules change,
-plus one; 0: none. LOAD: a block for growing at once (see `loading`); REGROWN: whether an epoch of the step started anew
-(see `trees`). The rest are growing blocks with their sizes in word 0, and how many rows they have.
+TABLE, HEADS, DIRECT and LOW: see `vertex_lookup`; SWEPT: see `ball_garbage`. FREE: an entry that nobody has (plus one),
+the others follow by VERTEX_NEXT, and how many there are. STATE: which column of the question is a state that rules
+change, plus one; 0: none. LOAD: a block for growing at once (see `bulk_load`); REGROWN: whether an epoch of the step
+started anew (see `trees`). The rest are growing blocks with their sizes in word 0, and how many rows they have.
 """
 
 FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_OTHER = range(4)
-"""FORM_OTHER: memory of another kind that changes in place; `undoing` calls its own kernels."""
+"""FORM_OTHER: memory of another kind that changes in place; `rollback` calls its own kernels."""
 
 (
     RULE_FORWARD,
@@ -128,13 +128,13 @@ FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_OTHER = range(4)
 ) = range(13)
 """A rule: the traces of its edges by (near, far, ...) and by (far, near, ...), what an edge makes of a value, the
 columns of the weight (below 0: there is none, and ~column is the constant); no offers from values beyond MOST_IN, nor
-of values beyond MOST_OUT. TIMES and OF: of shares (see `recall`). TURNS: it is for vertices in the state FROM, and
-leads to those in the state TO (FOREST_STATE).
+of values beyond MOST_OUT. TIMES and OF: of shares (see `edge_contributions`). TURNS: it is for vertices in the state
+FROM, and leads to those in the state TO (FOREST_STATE).
 """
 
 ALONG_SAME, ALONG_ADD, ALONG_WORST, ALONG_SHARE, ALONG_ADD_FLOAT = range(5)
-"""RULE_KIND: the value itself, value + weight, the worse of value and weight; a share of the value (see `recall`, trees
-have none); value + weight where both are floats (trees only).
+"""RULE_KIND: the value itself, value + weight, the worse of value and weight; a share of the value (see
+`edge_contributions`, trees have none); value + weight where both are floats (trees only).
 """
 
 (

@@ -3,7 +3,7 @@ demand.
 
 Its output includes that of `trees`, plus sums, and values after a number of rounds. It needs a few words for each
 change of a vertex's value from round to round, and nothing for edges. Queries are processed one after the other, each
-with its own agenda (`rerun`); each epoch of a step on the edges as of that epoch.
+with its own agenda (`reevaluation`); each epoch of a step on the edges as of that epoch.
 
     IDLE      nothing to do; a step begins
     GROWING   all questions from the beginning: a newcomer says all of it (LOUD); after opening nothing is said
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
 from everview.kernels.frontier.budget import keep_within, leave_budget
+from everview.kernels.frontier.edge_contributions import final_value
 from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
 from everview.kernels.frontier.forest import (
     FOREST_ASKED,
@@ -93,8 +94,7 @@ from everview.kernels.frontier.history import (
     tidy,
 )
 from everview.kernels.frontier.offers import adds, base_in, there
-from everview.kernels.frontier.recall import final_value
-from everview.kernels.frontier.rerun import (
+from everview.kernels.frontier.reevaluation import (
     pop_word,
     push_word,
     run_agenda,

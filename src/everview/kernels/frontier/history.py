@@ -3,7 +3,7 @@
 This is the lean form of a loop (Ammar's *join on demand* with *eager merging*). A loop stores what every edge
 contributes in every round, and differences of that; here nothing of the edges is stored. The state of a vertex after
 round i is the value of its latest *row* at or before i; contributions of edges are read from the edges' arrangements on
-demand (`recall`), and the rows that a change can affect are found by four rules (`rerun`).
+demand (`edge_contributions`), and the rows that a change can affect are found by four rules (`reevaluation`).
 
     ids        node -> a small number, the same in all questions
     questions  a record for each, found by its columns
@@ -97,11 +97,11 @@ from everview.kernels.memory import alloc, free, ld, reserve, st, zeros
 """Words behind those of a forest. ABSENT: the word that no value is, for vertices that nothing is known of. TOTAL:
 values are added up instead of the best being taken. LIMIT: how many rounds there are. LOGGING: whether changes are
 noted. AGENDA: a heap of (round, id) in one word; LAST_POPPED: the one before. TOUCHED: ids whose rows have changed in
-the question under way. NEEDS, MEMO: see `recall`. EDGES, CHAIN: see `rerun`. REPORTED: what was said in this step, if
-it has several epochs. QUESTION, STAGE: where the work is (see `histories`). UNTIDY: questions that have lost all
-rows, or tables most of theirs. RERUNS, RECALLED: how often a vertex was worked out because of a change, and because
-it was dropped, since the beginning. DROPPING: whether rows may be dropped; CHANCE (of 2**32), EXACT, LEAST_DEGREE,
-MOST_DEGREE, FILTERS, FIXED_FILTER, STALE: see `dropped`; BUDGET, USED, NEW, DEGREES: see `budget`.
+the question under way. NEEDS, MEMO: see `edge_contributions`. EDGES, CHAIN: see `reevaluation`. REPORTED: what was said
+in this step, if it has several epochs. QUESTION, STAGE: where the work is (see `histories`). UNTIDY: questions that
+have lost all rows, or tables most of theirs. RERUNS, RECALLED: how often a vertex was worked out because of a change,
+and because it was dropped, since the beginning. DROPPING: whether rows may be dropped; CHANCE (of 2**32), EXACT,
+LEAST_DEGREE, MOST_DEGREE, FILTERS, FIXED_FILTER, STALE: see `dropped`; BUDGET, USED, NEW, DEGREES: see `budget`.
 """
 
 (

@@ -50,7 +50,7 @@ from everview.kernels.trace.batch import (
     diff_at,
     time_at,
 )
-from everview.kernels.trace.hints import hint_index, hint_rows
+from everview.kernels.trace.prefetch import hint_index, hint_rows
 from everview.kernels.trace.search import find_key
 from everview.kernels.trace.trace import TRACE_COLS, TRACE_COUNT, TRACE_TABLE
 from everview.types import NULL

@@ -2,12 +2,13 @@
 
 A tree from the source holds everything reachable, most of it beyond the target. Two balls that meet in the middle hold
 a small part of that: a thousandth in a graph of a million nodes. A query therefore costs kilobytes, and most changes
-affect few of thousands of queries: an edge finds the balls that contain its ends by the forests' lists (`finding`).
+affect few of thousands of queries: an edge finds the balls that contain its ends by the forests' lists
+(`vertex_lookup`).
 
     IDLE      nothing to do; a step begins
     OPENING   an epoch begins: pairs come and go, tree edges are cut
     MENDING   both forests are mended within their radii (`repair`), first ahead, then behind
-    MEETING   what has changed is held against the best edges of pairs (`meeting`)
+    MEETING   what has changed is held against the best edges of pairs (`pair_distance`)
     SETTLING  pairs in doubt: balls grow until the best edge is known to be the distance
     CLOSING   differences are collected; the next epoch, or all are said
 
@@ -30,10 +31,7 @@ from everview.kernels.build.native import (
     operator,
     shared,
 )
-from everview.kernels.frontier.asking import (
-    ask_and_leave,
-    ask_for,
-)
+from everview.kernels.frontier.ball_garbage import sweep
 from everview.kernels.frontier.balls import (
     BALL_LOGGED,
     BALL_OPEN,
@@ -53,7 +51,6 @@ from everview.kernels.frontier.epochs import (
     gather,
     publish,
 )
-from everview.kernels.frontier.finding import empty_forest
 from everview.kernels.frontier.forest import (
     FOREST_ASKED,
     FOREST_BAD,
@@ -100,7 +97,17 @@ from everview.kernels.frontier.forest import (
     free_forest,
     undo,
 )
-from everview.kernels.frontier.meeting import (
+from everview.kernels.frontier.offers import (
+    adds,
+    count_wild,
+    there,
+    weight_of,
+)
+from everview.kernels.frontier.pair_changes import (
+    ask_and_leave,
+    ask_for,
+)
+from everview.kernels.frontier.pair_distance import (
     AHEAD,
     BEHIND,
     IN_DOUBT,
@@ -147,11 +154,12 @@ from everview.kernels.frontier.meeting import (
     next_pair,
     pair_at,
 )
-from everview.kernels.frontier.offers import (
-    adds,
-    count_wild,
-    there,
-    weight_of,
+from everview.kernels.frontier.pair_settlement import (
+    seen,
+    settle,
+    settle_next,
+    shrink_both,
+    shrink_left,
 )
 from everview.kernels.frontier.registry import (
     registry_words,
@@ -166,14 +174,7 @@ from everview.kernels.frontier.repair import (
     start_anew,
     trim,
 )
-from everview.kernels.frontier.settling import (
-    seen,
-    settle,
-    settle_next,
-    shrink_both,
-    shrink_left,
-)
-from everview.kernels.frontier.sweeping import sweep
+from everview.kernels.frontier.vertex_lookup import empty_forest
 from everview.kernels.memory import (
     free,
     keep,

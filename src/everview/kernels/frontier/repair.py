@@ -14,7 +14,7 @@ without further checks. Cycles cannot support themselves, and most deletions end
 The potentially long phases stop when FOREST_FUEL is used up and continue on the next call. They return 1 when done.
 
 *Loads.* An epoch that changes more than the forest holds starts from the sources alone, and spreads once, in order:
-offers of values that change again before the end would be most of the work. Most are grown by `loading`, not here.
+offers of values that change again before the end would be most of the work. Most are grown by `bulk_load`, not here.
 
 *Wild weights.* If an edge may improve a value the invariant does not hold. While there is such an edge, every epoch
 starts from the sources alone and spreads in rounds (Bellman-Ford, the heap ordered by number of edges): correct, but
@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.frontier.balls import enlist, is_open, open_ball, radius_of
-from everview.kernels.frontier.finding import find, first_of, found_or_new, hint, new_entry, next_of
 from everview.kernels.frontier.forest import (
     ALONG_SAME,
     FLAG_BASED,
@@ -92,10 +91,11 @@ from everview.kernels.frontier.offers import (
     there,
     weight_of,
 )
+from everview.kernels.frontier.vertex_lookup import find, first_of, found_or_new, hint, new_entry, next_of
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
-from everview.kernels.trace.hints import FAR_AHEAD, NEAR_AHEAD
+from everview.kernels.trace.prefetch import FAR_AHEAD, NEAR_AHEAD
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
 
 FEW = 1024

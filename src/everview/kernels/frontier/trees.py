@@ -11,7 +11,7 @@ Several epochs in one step are processed one after the other, each on the edges 
 have times, and later ones are skipped.
 
     IDLE      nothing to do; a step begins
-    GROWING   the forest is grown from the sources, at once (`loading`) where that is possible: a newcomer says all of
+    GROWING   the forest is grown from the sources, at once (`bulk_load`) where that is possible: a newcomer says all of
               it (LOUD), after opening nothing is said, because the output's trace has it
     OPENING   an epoch begins: cut; or, if it changes more than there is, all that there was is taken back, and said
               anew when it is grown (REGROWN)
@@ -25,8 +25,8 @@ middle.
 from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.frontier.bulk_load import LOAD_DONE, LOAD_IMPOSSIBLE, grow_at_once, prepare
 from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
-from everview.kernels.frontier.finding import empty_forest, forget_entries, found_or_new
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
@@ -71,9 +71,9 @@ from everview.kernels.frontier.forest import (
     place,
     push,
 )
-from everview.kernels.frontier.loading import LOAD_DONE, LOAD_IMPOSSIBLE, grow_at_once, prepare
 from everview.kernels.frontier.offers import adds, base_in, count_wild, there
 from everview.kernels.frontier.repair import cut, must_start_anew, offer, regrow, spread, start_anew, trim
+from everview.kernels.frontier.vertex_lookup import empty_forest, forget_entries, found_or_new
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS

@@ -4,6 +4,6 @@ Columns are arrays of int64 codes, given by address, because a table's column is
 Nothing here allocates, so nothing can fail; the caller provides the output space.
 
     columns    expressions and conditions over columns, some of them seen through row numbers
-    matching   pairs of rows with equal keys
-    grouping   numbers for groups of equal rows; totals and extremes of groups
+    hash_join  pairs of rows with equal keys
+    group_numbers  numbers for groups of equal rows; totals and extremes of groups
 """

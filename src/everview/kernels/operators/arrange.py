@@ -23,10 +23,10 @@ from everview.kernels.operators.stream import (
 from everview.kernels.run.scope import SCOPE_NOW, SCOPE_SLOT_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
 from everview.kernels.threads.private_copy import close_stream, private_stream
-from everview.kernels.threads.team import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
+from everview.kernels.threads.thread_pool import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
 from everview.kernels.trace.merge import merge_now
-from everview.kernels.trace.packing import CHAIN
+from everview.kernels.trace.row_packing import CHAIN
 from everview.kernels.trace.sort import sort_rows
 from everview.kernels.trace.trace import NO_SINCE, TRACE_COLS, TRACE_DIFFS, add_delta, clear_delta
 
@@ -112,17 +112,17 @@ def emit(stream, batch, times):
     if stream == 0 or ld(stream, STREAM_NSINKS) == 0:
         return 0
     step = ld(stream, STREAM_STEP)
-    team = ld(step, STEP_TEAM)
-    if team == 0 or ld(batch, BATCH_ROWS) < ld(step, STEP_SPLIT):
+    pool = ld(step, STEP_TEAM)
+    if pool == 0 or ld(batch, BATCH_ROWS) < ld(step, STEP_SPLIT):
         _emit_rows(stream, batch, 0, ld(batch, BATCH_ROWS), times)
         return 0
-    shares = new_shares(team)
-    for k in range(members(team)):
+    shares = new_shares(pool)
+    for k in range(members(pool)):
         st(shares, k, _new_share(private_stream(stream) if k > 0 else stream, batch, times))
-    by_chunks(team, _emit_pieces(), shares)
-    for k in range(1, members(team)):
+    by_chunks(pool, _emit_pieces(), shares)
+    for k in range(1, members(pool)):
         close_stream(ld(ld(shares, k), EMIT_STREAM), stream)
-    free_shares(team, shares)
+    free_shares(pool, shares)
     return 0
 
 

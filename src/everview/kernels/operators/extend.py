@@ -24,9 +24,9 @@ level keeps, per part and batch, the range of matching rows and the run of rows 
 from __future__ import annotations
 
 from everview.kernels.build.native import entry, inner, operator, shared, task
+from everview.kernels.early_exit import attempt, leave
 from everview.kernels.expressions.scalars import INT_MAX
 from everview.kernels.expressions.vm import VM_ROWS
-from everview.kernels.leaving import attempt, leave
 from everview.kernels.memory import alloc, call_number, free, grow, ld, st
 from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush, flush_full, heed
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW

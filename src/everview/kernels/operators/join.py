@@ -20,7 +20,7 @@ from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
 from everview.kernels.sums import all_small, checked_product, size
 from everview.kernels.threads.private_copy import close_stream, private_stream
-from everview.kernels.threads.team import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
+from everview.kernels.threads.thread_pool import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
 from everview.kernels.times import lub
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
 from everview.kernels.trace.buckets import bucket
@@ -193,28 +193,28 @@ def _new_share(ctx, delta, other, batches, left_is_delta, at_least):
 def _join_delta(ctx, delta, other, batches, left_is_delta, at_least):
     """Join a batch of changes with the first `batches` batches of a trace; no result is earlier than `at_least`."""
     step = ld(ctx, JOIN_STEP)
-    team = ld(step, STEP_TEAM)
-    if team == 0 or ld(delta, BATCH_ROWS) < ld(step, STEP_SPLIT):
+    pool = ld(step, STEP_TEAM)
+    if pool == 0 or ld(delta, BATCH_ROWS) < ld(step, STEP_SPLIT):
         for k in range(batches):
             o = ld(ld(other, TRACE_TABLE), k)
             join_batches(ctx, delta, 0, ld(delta, BATCH_ROWS), o, left_is_delta, at_least)
         return
     stream = ld(ctx, JOIN_STREAM)
     flush(stream)
-    shares = new_shares(team)
-    for k in range(members(team)):
+    shares = new_shares(pool)
+    for k in range(members(pool)):
         own = ctx
         if k > 0:
             own = alloc_with(JOIN_WORDS, EVER)
             copy_words(own, 0, ctx, 0, JOIN_WORDS)
             st(own, JOIN_STREAM, private_stream(stream))
         st(shares, k, _new_share(own, delta, other, batches, left_is_delta, at_least))
-    by_chunks(team, _join_pieces(), shares)
-    for k in range(1, members(team)):
+    by_chunks(pool, _join_pieces(), shares)
+    for k in range(1, members(pool)):
         own = ld(ld(shares, k), JOIN_SHARE_CTX)
         close_stream(ld(own, JOIN_STREAM), stream)
         free(own)
-    free_shares(team, shares)
+    free_shares(pool, shares)
 
 
 @inner

@@ -19,9 +19,9 @@ Rows for which the program failed go, with the error's code as their only column
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
+from everview.kernels.early_exit import shared_words
 from everview.kernels.expressions.vm import VM_ROWS, run
-from everview.kernels.guarding import CELL_LIMIT
-from everview.kernels.leaving import shared_words
+from everview.kernels.guarded_calls import CELL_LIMIT
 from everview.kernels.memory import alloc, alloc_with, bits_of_float, float_of_bits, free, ld, no_memory, raw_load, st
 from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, BUFFER_TRY, room
 from everview.kernels.operators.consolidate import consolidate_buffer

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import entry, inner, operator, shared
 from everview.kernels.expressions.vm import VM_ROWS
-from everview.kernels.frontier.undoing import OTHER_WORDS
+from everview.kernels.frontier.rollback import OTHER_WORDS
 from everview.kernels.memory import alloc, free, ld, reserve, st
 from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush
 from everview.kernels.provenance.nodes import mixed

@@ -26,7 +26,7 @@ locked, until the step is undone.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.undoing import OTHER_WORDS
+from everview.kernels.frontier.rollback import OTHER_WORDS
 from everview.kernels.memory import add_atomically, alloc, free, grow, ld, st
 from everview.kernels.run.step import STEP_FAULT
 
@@ -58,7 +58,7 @@ FALSE, TRUE, BEYOND, FIRST_NODE = range(4)
 """A context: the nodes, by place, how many there are (constants included), room for how many, how many of them are from
 steps that are complete; BUCKETS finds a place by its code. STACK is what an operation still has to do; STAMP the last
 one that nodes were marked with. MOST: how many nodes there may be. STEP: the block of the step under way. BATCHER,
-DEAD, KEPT, LOADED: see `keeping`. MADE and PEAK: how many were ever made, and were there at once.
+DEAD, KEPT, LOADED: see `node_storage`. MADE and PEAK: how many were ever made, and were there at once.
 """
 
 NODE_CODE, NODE_LABEL, NODE_LOW, NODE_HIGH, NODE_NEXT, NODE_MARK, NODE_WORDS = range(7)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from everview.kernels.build.native import operator
 from everview.kernels.expressions.vm import CALL_LEFT, CALL_OF, CALL_REGS, CALL_RIGHT, CALL_ROWS, CALL_TO
 from everview.kernels.memory import ld, st
-from everview.kernels.provenance.keeping import ready
+from everview.kernels.provenance.node_storage import ready
 from everview.kernels.provenance.nodes import (
     FALSE,
     NODE_CODE,

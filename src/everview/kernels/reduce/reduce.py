@@ -49,7 +49,7 @@ from everview.kernels.reduce.python import ask
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW, SCOPE_SLOT_NOW
 from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.threads.private_copy import close_box, private_scope
-from everview.kernels.threads.team import members, new_shares, together
+from everview.kernels.threads.thread_pool import members, new_shares, together
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, compare_rows, free_batch
 from everview.kernels.trace.search import key_end, lower_bound
 from everview.kernels.trace.trace import (
@@ -190,15 +190,15 @@ def _close_context(own, ctx):
 
 
 @inner
-def _reduce_shared(ctx, share, team):
+def _reduce_shared(ctx, share, pool):
     """Reduce a range of the keys on every member, each with a context of its own; the first of them here."""
     keys = ld(ctx, REDUCE_KEYS)
     delta = ld(share, REDUCE_SHARE_DELTA)
     todo = ld(share, REDUCE_SHARE_TODO)
     d_rows = ld(share, REDUCE_SHARE_TO)
     t_rows = ld(share, REDUCE_SHARE_TODO_TO)
-    n = members(team)
-    shares = new_shares(team)
+    n = members(pool)
+    shares = new_shares(pool)
     st(shares, 0, share)
     for k in range(1, n):
         if d_rows >= t_rows:
@@ -215,7 +215,7 @@ def _reduce_shared(ctx, share, team):
         st(shares, k, theirs)
         st(ld(shares, k - 1), REDUCE_SHARE_TO, d_cut)
         st(ld(shares, k - 1), REDUCE_SHARE_TODO_TO, t_cut)
-    together(team, _reduce_share(), shares)
+    together(pool, _reduce_share(), shares)
     for k in range(1, n):
         _close_context(ld(ld(shares, k), REDUCE_SHARE_CTX), ctx)
         free(ld(shares, k))
@@ -270,9 +270,9 @@ def reduce(ctx):
     touched = ld(share, REDUCE_SHARE_TO) + ld(share, REDUCE_SHARE_TODO_TO)
     st(share, REDUCE_SHARE_TOUCHED, touched)
     step = ld(ctx, REDUCE_STEP)
-    team = ld(step, STEP_TEAM)
-    if team != 0 and touched >= ld(step, STEP_SPLIT) and ld(ctx, REDUCE_KIND) != KIND_PYTHON and keys > 0:
-        _reduce_shared(ctx, share, team)
+    pool = ld(step, STEP_TEAM)
+    if pool != 0 and touched >= ld(step, STEP_SPLIT) and ld(ctx, REDUCE_KIND) != KIND_PYTHON and keys > 0:
+        _reduce_shared(ctx, share, pool)
     else:
         call_pointer(_reduce_share(), share)
     free(share)

@@ -19,9 +19,9 @@ program if the step was complete and there was no memory to commit it.
 from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, CALL_PYTHON, DEBUG, entry, inner, task
-from everview.kernels.frontier.undoing import forget_all, keep_all, undo_all
-from everview.kernels.guarding import CELL_TRACKED_WORDS
-from everview.kernels.leaving import attempt, last_failed, shared_words
+from everview.kernels.early_exit import attempt, last_failed, shared_words
+from everview.kernels.frontier.rollback import forget_all, keep_all, undo_all
+from everview.kernels.guarded_calls import CELL_TRACKED_WORDS
 from everview.kernels.memory import (
     BLOCK_FOLLOWING,
     add_atomically,
@@ -51,7 +51,7 @@ from everview.kernels.run.step import (
     STEP_TOUCHED,
 )
 from everview.kernels.run.ticks import ticks
-from everview.kernels.threads.team import everyone
+from everview.kernels.threads.thread_pool import everyone
 from everview.kernels.trace.trace import (
     TRACE_TOUCHED,
     fold,
@@ -266,11 +266,11 @@ def _settle_together(session):
 
 
 @inner
-def settle_if_possible(session, team):
+def settle_if_possible(session, pool):
     """Restore the sizes of the step's traces, as far as there is memory: it is complete, whatever happens here."""
     number = new_number()
     st(session, EXECUTOR_NEXT_TRACE, 0)
-    if attempt(_settle_together() if team != 0 else _settle_traces(), session, number) != 0:
+    if attempt(_settle_together() if pool != 0 else _settle_traces(), session, number) != 0:
         _reclaim(session, number)
     untouch(session)
 
@@ -310,20 +310,20 @@ def _reclaim(session, number):
 @inner
 def _commit(session):
     s = ld(session, EXECUTOR_STEP)
-    team = ld(s, STEP_TEAM)
+    pool = ld(s, STEP_TEAM)
     if ld(s, STEP_READY) == 0:
         touch_all(session)
-    if team != 0:
+    if pool != 0:
         rows = 0
         for k in range(touched(session)):
             rows += uncommitted(touched_trace(session, k))
         if rows < ld(s, STEP_SPLIT):
-            team = 0
+            pool = 0
     length = ld(session, EXECUTOR_LENGTH)
     st(session, EXECUTOR_PC, length + 1)
     st(session, EXECUTOR_NEXT_TRACE, 0)
-    if team != 0:
-        everyone(team, _fold_traces(), session)
+    if pool != 0:
+        everyone(pool, _fold_traces(), session)
     else:
         call_pointer(_fold_traces(), session)
     look_at_memory(session)
@@ -332,7 +332,7 @@ def _commit(session):
     forget_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
     st(session, EXECUTOR_PC, length)
     reset_agendas(session)
-    settle_if_possible(session, team)
+    settle_if_possible(session, pool)
 
 
 @inner

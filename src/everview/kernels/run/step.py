@@ -18,6 +18,6 @@ from __future__ import annotations
 ) = range(12)
 """The last epoch before the step and the number of its own; STEP_FAULT: why it cannot be committed (see
 `everview.kernels.frontier.offers`). STEP_TEAM: the threads that share large pieces of work, or 0 (see
-`everview.kernels.threads.team`); STEP_SPLIT: rows from which work is shared.
+`everview.kernels.threads.thread_pool`); STEP_SPLIT: rows from which work is shared.
 STEP_READY to STEP_NTOUCHED: what the step has to visit, and what to commit (see `everview.kernels.run.ready`).
 """

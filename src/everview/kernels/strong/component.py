@@ -36,7 +36,7 @@ from everview.kernels.frontier.forest import (
     place,
     undo,
 )
-from everview.kernels.frontier.undoing import OTHER_WORDS
+from everview.kernels.frontier.rollback import OTHER_WORDS
 from everview.kernels.memory import alloc, free, ld, reserve, reserve_lasting, st
 
 (

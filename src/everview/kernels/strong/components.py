@@ -25,8 +25,8 @@ anew. It returns to the executor, to be called again, whenever its fuel is used 
 from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.frontier.bulk_load import FEW_SLOTS, SPREAD_OUT, key_range
 from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
-from everview.kernels.frontier.finding import empty_forest, find, found_or_new, room_for
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
@@ -57,10 +57,10 @@ from everview.kernels.frontier.forest import (
     WORST_VALUE,
     place,
 )
-from everview.kernels.frontier.loading import FEW_SLOTS, SPREAD_OUT, key_range
 from everview.kernels.frontier.offers import adds, base_in, read_base, still_held, there
 from everview.kernels.frontier.repair import change_at
 from everview.kernels.frontier.trees import say_all, say_changes
+from everview.kernels.frontier.vertex_lookup import empty_forest, find, found_or_new, room_for
 from everview.kernels.memory import ld, st
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
 from everview.kernels.strong.component import (

@@ -17,7 +17,6 @@ alone.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.finding import find
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_ENTRIES,
@@ -33,6 +32,7 @@ from everview.kernels.frontier.forest import (
 )
 from everview.kernels.frontier.offers import adds, first_row, still_held, there
 from everview.kernels.frontier.repair import change_at
+from everview.kernels.frontier.vertex_lookup import find
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.strong.component import (
     COMP_MEMBER,

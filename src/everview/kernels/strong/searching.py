@@ -11,7 +11,6 @@ Rows are taken as they are; only one that leads to a vertex that is new to the s
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.finding import find
 from everview.kernels.frontier.forest import (
     FOREST_ENTRIES,
     FOREST_FUEL,
@@ -23,6 +22,7 @@ from everview.kernels.frontier.forest import (
     place,
 )
 from everview.kernels.frontier.offers import adds, first_row, there
+from everview.kernels.frontier.vertex_lookup import find
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.strong.component import (
     MARK_AHEAD,

@@ -21,7 +21,6 @@ component was one: two searches from the hub. Merging leaves holes, too: those o
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.finding import find
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_ENTRIES,
@@ -34,6 +33,7 @@ from everview.kernels.frontier.forest import (
     touch,
 )
 from everview.kernels.frontier.offers import adds, first_row, there
+from everview.kernels.frontier.vertex_lookup import find
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.strong.component import (
     COMP_FLAGS,

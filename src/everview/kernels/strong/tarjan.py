@@ -11,7 +11,6 @@ search is none.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.finding import find
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_ENTRIES,
@@ -25,6 +24,7 @@ from everview.kernels.frontier.forest import (
     touch,
 )
 from everview.kernels.frontier.offers import adds, first_row, there
+from everview.kernels.frontier.vertex_lookup import find
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.strong.component import (
     MARK_LOW,

@@ -1,1 +1,1 @@
-"""Helper threads: `team` (sharing work), `private_copy` (their private output)."""
+"""Helper threads: `thread_pool` (sharing work), `private_copy` (their private output)."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared, task
 from everview.kernels.memory import alloc, call_pointer, free, ld, st
-from everview.kernels.threads.team import free_shares, members, new_shares, together
+from everview.kernels.threads.thread_pool import free_shares, members, new_shares, together
 from everview.kernels.trace.batch import (
     BATCH_BUCKETS,
     BATCH_CAP,
@@ -127,7 +127,7 @@ def _parts(batch, most):
 
 
 @shared
-def build_index(batch, team):
+def build_index(batch, pool):
     """Give a large batch its index."""
     rows = ld(batch, BATCH_ROWS)
     if rows < INDEX_FROM or ld(batch, BATCH_COLS) == 0:
@@ -138,17 +138,17 @@ def build_index(batch, team):
     index = alloc(buckets + 1)
     st(batch, BATCH_INDEX, index)
     st(batch, BATCH_BUCKETS, buckets)
-    if team == 0:
+    if pool == 0:
         share = _new_share(batch, 0, rows)
         call_pointer(_fill(), share)
         free(share)
         return 0
-    n = members(team)
-    shares = new_shares(team)
+    n = members(pool)
+    shares = new_shares(pool)
     for k in range(n):
         st(shares, k, _new_share(batch, rows * k // n, rows * (k + 1) // n))
-    together(team, _fill(), shares)
-    free_shares(team, shares)
+    together(pool, _fill(), shares)
+    free_shares(pool, shares)
     return 0
 
 

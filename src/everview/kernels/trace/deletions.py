@@ -12,7 +12,7 @@ from everview.kernels.build.native import REFUSED, inner, operator, task
 from everview.kernels.memory import EVER, alloc, alloc_with, call_pointer, free, ld, prefetch, st
 from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.sums import plus
-from everview.kernels.threads.team import free_shares, members, new_shares, together
+from everview.kernels.threads.thread_pool import free_shares, members, new_shares, together
 from everview.kernels.trace.batch import (
     BATCH_CAP,
     BATCH_DATA,
@@ -145,24 +145,24 @@ def _fill_share(share, trace, first, last):
 @inner
 def _first_missing(trace, rows, step):
     """The first of a change's rows that takes away what is not there; -1 if there is none."""
-    team = ld(step, STEP_TEAM)
-    if team == 0 or rows < ld(step, STEP_SPLIT):
+    pool = ld(step, STEP_TEAM)
+    if pool == 0 or rows < ld(step, STEP_SPLIT):
         share = _fill_share(alloc(_share_words(trace)), trace, 0, rows)
         call_pointer(_check_rows(), share)
         found = ld(share, CHECK_FOUND)
         free(share)
         return found
-    n = members(team)
-    shares = new_shares(team)
+    n = members(pool)
+    shares = new_shares(pool)
     for k in range(n):
         share = alloc_with(_share_words(trace), EVER)
         st(shares, k, _fill_share(share, trace, rows * k // n, rows * (k + 1) // n))
-    together(team, _check_rows(), shares)
+    together(pool, _check_rows(), shares)
     found = -1
     for k in range(n):
         if found < 0:
             found = ld(ld(shares, k), CHECK_FOUND)
-    free_shares(team, shares)
+    free_shares(pool, shares)
     return found
 
 

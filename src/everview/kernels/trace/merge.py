@@ -16,7 +16,7 @@ from __future__ import annotations
 from everview.kernels.build.native import inner, shared, task
 from everview.kernels.memory import EVER, alloc, alloc_with, copy_words, free, grow, ld, st
 from everview.kernels.sums import fits
-from everview.kernels.threads.team import members, new_shares, together
+from everview.kernels.threads.thread_pool import members, new_shares, together
 from everview.kernels.trace.batch import (
     BATCH_CAP,
     BATCH_COLS,
@@ -392,10 +392,10 @@ def _move_up(result, start, at, more):
 
 
 @inner
-def _work_shared(merge, team):
+def _work_shared(merge, pool):
     """Merge a range of rows on every member, then close the gaps between them."""
-    n = members(team)
-    shares = new_shares(team)
+    n = members(pool)
+    shares = new_shares(pool)
     st(shares, 0, merge)
     for k in range(1, n):
         i, j = _cut(merge, ld(ld(merge, MERGE_OLDER), BATCH_ROWS) * k // n)
@@ -410,7 +410,7 @@ def _work_shared(merge, team):
         st(ld(shares, k - 1), MERGE_END_OLDER, i)
         st(ld(shares, k - 1), MERGE_END_NEWER, j)
         st(shares, k, rest)
-    together(team, _work(), shares)
+    together(pool, _work(), shares)
     for k in range(1, n):
         rest = ld(shares, k)
         start = ld(merge, MERGE_DONE_ROWS)
@@ -423,11 +423,11 @@ def _work_shared(merge, team):
 
 
 @shared
-def merge_now(older, newer, keep, since, team):
-    """Merge two batches at once, with a team if there is one, freeing them; 0 if everything cancelled."""
-    merge = start_merge(older, newer, keep, since, team == 0)
-    if team != 0:
-        _work_shared(merge, team)
+def merge_now(older, newer, keep, since, pool):
+    """Merge two batches at once, with a pool if there is one, freeing them; 0 if everything cancelled."""
+    merge = start_merge(older, newer, keep, since, pool == 0)
+    if pool != 0:
+        _work_shared(merge, pool)
     else:
         work_merge(merge, 2**62)
     return finish_merge(merge)

@@ -1,7 +1,7 @@
-"""Sorting many rows: those that fit into one word here, others in `wide`.
+"""Sorting many rows: those that fit into one word here, others in `wide_sort`.
 
 If the ranges of all columns and of the time together need no more than 63 bits, which is the common case, a row is
-*packed* into one word (see `packing`), and sorting rows is sorting words. Three things make it fast:
+*packed* into one word (see `row_packing`), and sorting rows is sorting words. Three things make it fast:
 
 - If there are about as many possible words as rows, nothing is sorted: the diffs are added up in a table with a place
   for every word (group-by sums, the distinct nodes of edges).
@@ -16,10 +16,11 @@ from everview.kernels.build.native import inner, shared, task
 from everview.kernels.memory import alloc, copy_words, free, ld, size_of, st, zeros
 from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.sums import beyond, must_fit, plus
-from everview.kernels.threads.team import members
+from everview.kernels.threads.thread_pool import members
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_DIFF_AT, BATCH_DIFF_MASK, BATCH_TIME_AT, new_batch
 from everview.kernels.trace.buckets import build_index
-from everview.kernels.trace.packing import (
+from everview.kernels.trace.radix import MERGE_SORT_WORDS, radix_sort, sort_pairs
+from everview.kernels.trace.row_packing import (
     CHAIN,
     PACK_ROWS,
     PACKED_AT,
@@ -64,8 +65,7 @@ from everview.kernels.trace.packing import (
     set_all,
     start_jobs,
 )
-from everview.kernels.trace.radix import MERGE_SORT_WORDS, radix_sort, sort_pairs
-from everview.kernels.trace.wide import sort_wide
+from everview.kernels.trace.wide_sort import sort_wide
 
 
 @inner
@@ -303,7 +303,7 @@ def _from_words(job, jobs, cols):
 
 
 @inner
-def _sort_words(job, jobs, team, n, cols, consume):
+def _sort_words(job, jobs, pool, n, cols, consume):
     """A batch of rows that fit into words; 0 if they cancel out. The jobs are freed."""
     words = alloc(n)
     payload = alloc(n) if ld(job, PACKED_STORED) != 0 else 0
@@ -311,7 +311,7 @@ def _sort_words(job, jobs, team, n, cols, consume):
     set_all(job, jobs, PACKED_PAYLOAD, payload)
     st(job, PACKED_SIZE, n)
     if jobs != 0:
-        pack_parts(team, _work(), jobs, n)
+        pack_parts(pool, _work(), jobs, n)
     else:
         pack_all(job)
     consume_source(ld(job, PACKED_SOURCE), consume)
@@ -320,8 +320,8 @@ def _sort_words(job, jobs, team, n, cols, consume):
     set_all(job, jobs, PACKED_OTHER_WORDS, others)
     set_all(job, jobs, PACKED_OTHER_PAYLOAD, other_payload)
     if jobs != 0:
-        run_phase(team, _work(), PHASE_BRING, job, jobs)
-    run_phase(team, _work(), PHASE_SORT, job, jobs)
+        run_phase(pool, _work(), PHASE_BRING, job, jobs)
+    run_phase(pool, _work(), PHASE_SORT, job, jobs)
     if _same_words(job, jobs):
         if ld(job, PACKED_WORDS) == words:
             free(others)
@@ -332,14 +332,14 @@ def _sort_words(job, jobs, team, n, cols, consume):
     batch = _from_words(job, jobs, cols)
     if batch != 0:
         set_all(job, jobs, PACKED_TARGET, batch)
-        run_phase(team, _work(), PHASE_WRITE, job, jobs)
+        run_phase(pool, _work(), PHASE_WRITE, job, jobs)
     free(words)
     free(others)
     free(payload)
     free(other_payload)
     free_jobs(job, jobs)
     if batch != 0:
-        build_index(batch, team)
+        build_index(batch, pool)
     return batch
 
 
@@ -349,27 +349,27 @@ def sort_many(source, at, row_step, col_step, n, cols, diffs, time, consume, ste
 
     `diffs` 0: the source has neither times nor diffs, all rows are at `time` and count once. `consume`: the source is
     a block that is no longer needed; CHAIN: a chain of them. `step`: the block of the step under way, which may have a
-    team; or 0.
+    pool; or 0.
     """
-    team = 0
+    pool = 0
     if step != 0 and n >= ld(step, STEP_SPLIT):
-        team = ld(step, STEP_TEAM)
-    job, jobs = start_jobs(team, source, at, row_step, col_step, n, cols, diffs, 1 if consume == CHAIN else 0)
-    run_phase(team, _work(), PHASE_SCAN, job, jobs)
+        pool = ld(step, STEP_TEAM)
+    job, jobs = start_jobs(pool, source, at, row_step, col_step, n, cols, diffs, 1 if consume == CHAIN else 0)
+    run_phase(pool, _work(), PHASE_SCAN, job, jobs)
     bits = measure(job, jobs, time)
     per = max(diffs, 1)
-    dense = bits < 40 and (per << bits) * members(team) <= (2 * n if jobs == 0 else 4 * n)
+    dense = bits < 40 and (per << bits) * members(pool) <= (2 * n if jobs == 0 else 4 * n)
     if bits > 63 or (diffs > 1 and not dense):
-        return sort_wide(job, jobs, team, n, cols, diffs, time, consume)
+        return sort_wide(job, jobs, pool, n, cols, diffs, time, consume)
     if diffs == 1 and n > MERGE_SORT_WORDS:
         low, high = limits(job, jobs, cols + 1)
         if low == 1 and high == 1:
             set_all(job, jobs, PACKED_STORED, 0)
     if not dense:
-        return _sort_words(job, jobs, team, n, cols, consume)
-    for k in range(members(team)):
+        return _sort_words(job, jobs, pool, n, cols, consume)
+    for k in range(members(pool)):
         st(job if k == 0 else ld(jobs, k), PACKED_COUNTS, zeros(per << bits))
-    run_phase(team, _work(), PHASE_TALLY, job, jobs)
+    run_phase(pool, _work(), PHASE_TALLY, job, jobs)
     consume_source(source, consume)
     batch = _from_table(job, jobs, bits, per, cols)
     free_jobs(job, jobs)

@@ -4,7 +4,7 @@ Rows come from anywhere: word c of row i is word `at + i * row_step + c * col_st
 stored one after the other (batchers) and columns stored one after the other (bulk loads). A row is its columns, its
 time, then its diffs.
 
-Many rows are the business of `packed` and `wide`. A handful is sorted by insertion.
+Many rows are the business of `packed` and `wide_sort`. A handful is sorted by insertion.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from everview.kernels.sums import plus
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_DIFF_AT, BATCH_TIME_AT, compare_from, new_batch
 from everview.kernels.trace.buckets import build_index
 from everview.kernels.trace.packed import sort_many
-from everview.kernels.trace.packing import CHAIN
 from everview.kernels.trace.radix import INSERTION_WORDS
+from everview.kernels.trace.row_packing import CHAIN
 
 
 @inner
@@ -91,7 +91,7 @@ def sort_rows(src, at, row_step, col_step, n, cols, diffs, consume, step):
     """A batch of n unsorted updates (0 if they cancel out). The source's diffs may be overwritten.
 
     `consume`: the source block is freed; CHAIN: it is a batcher's chain of buffers, which are all freed. `step`: the
-    block of the step under way, for its team; or 0.
+    block of the step under way, for its pool; or 0.
     """
     if n > INSERTION_WORDS:
         return sort_many(src, at, row_step, col_step, n, cols, diffs, 0, consume, step)

@@ -2,13 +2,13 @@
 
 Read in this order:
 
-    shown        values as JSON that browsers can read
+    json_values  values as JSON that browsers can read
     guard        admission: tokens, Host, Origin, sizes
     answers      from a request to the engine and back; errors as JSON
     arrow_pieces   large results as Arrow, piece by piece
     statements   SQL, transactions, Datalog
     relations    tables and views: contents, changes, pushed rows
-    resuming     resume tokens
+    resume_tokens  resume tokens
     frames       messages to subscribers
     sockets      subscriptions over WebSocket
     events       the same as server-sent events, for curl
@@ -16,6 +16,6 @@ Read in this order:
     metrics      /healthz, /readyz, /metrics
     openapi      the OpenAPI document
     app          the routes
-    parting      closing WebSockets of unresponsive clients
+    slow_clients  closing WebSockets of unresponsive clients
     listener     uvicorn in the server's loop
 """

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from everview.errors import EverviewError, InputError
 from everview.server.engine import Engine
 from everview.server.http.guard import STATUS
-from everview.server.http.shown import columns_shown, dumped, rows_shown
+from everview.server.http.json_values import columns_shown, dumped, rows_shown
 from everview.server.settings import Settings
 from everview.session.rights.principal import WHO
 from everview.wire.envelopes import ARROW, arrow_stream

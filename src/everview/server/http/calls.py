@@ -24,15 +24,15 @@ from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.plan.provenance import Provenance
-from everview.server.asking import Answer, answer_of, ask, only_reads
 from everview.server.http.answers import Door
 from everview.server.http.relations import Once, looking, table_of
+from everview.server.sql_calls import Answer, answer_of, ask, only_reads
 from everview.session.core import core_of
 from everview.session.limits import size_of
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.answers.prepared import Prepared
-from everview.sql.rights import seen
+from everview.sql.rights import visible_relations
 from everview.sql.rights.shares import Share
 from everview.wire import plans
 from everview.wire.envelopes import KIND, packed, unpacked
@@ -138,7 +138,7 @@ class Given:
 
 
 def _relation(db: Session, name: Any) -> Any:
-    found = seen.seen(db, name)
+    found = visible_relations.seen(db, name)
     found._alive()
     return found
 
@@ -199,7 +199,7 @@ def table(db: Session, given: Given) -> Sent:
 def view(db: Session, given: Given) -> Sent:
     """Install a plan as a view."""
     core = core_of(db)
-    known = seen.readable(db)
+    known = visible_relations.readable(db)
     node = plans.read(given.head, known)
     columns = [Column(n, t) for n, t in zip(given["columns"], node.types, strict=True)]
     parents = [db[n] for n in given["names"].values() if n in known]
@@ -341,9 +341,9 @@ def what_if(db: Session, given: Given) -> Sent:
 
 def _shown(db: Session, name: str, told: Any) -> list[Any]:
     """Changes of a table or view, as seen by the current user."""
-    found = seen.seen(db, name)
+    found = visible_relations.seen(db, name)
     if not isinstance(found, Share):
-        return list(seen.whole(db, name, "this") and told)
+        return list(visible_relations.whole(db, name, "this") and told)
     kept = found._mask(relation_of(found._of).codec.encode([row for row, _ in told])) if told else ()
     return [told[i] for i in kept]
 
@@ -403,7 +403,7 @@ def errors(db: Session, given: Given) -> Sent:
 
 def explain(db: Session, given: Given) -> Sent:
     """How a view is maintained."""
-    found = seen.whole(db, given["name"], "its plan")
+    found = visible_relations.whole(db, given["name"], "its plan")
     alone = core_of(db).access.acting() is not None and isinstance(found, View)
     return {"text": str(relation_of(found).source.explain() if alone else found.explain())}, []
 
@@ -451,7 +451,9 @@ def now(db: Session, given: Given) -> Sent:
 
 def why(db: Session, given: Given) -> Sent:
     """Why a row is there."""
-    found = seen.whole(db, given["name"], "WHY").why(value_of(given["row"]), all=given.get("all"), time=given.get("at"))
+    found = visible_relations.whole(db, given["name"], "WHY").why(
+        value_of(given["row"]), all=given.get("all"), time=given.get("at")
+    )
     trees = list(found) if given.get("all") is not None else [found]
     return {"derivations": [_tree(tree) for tree in trees], "truncated": getattr(found, "truncated", False)}, []
 
@@ -473,26 +475,26 @@ def _tree(root: Derivation) -> Message:
 
 def why_not(db: Session, given: Given) -> Sent:
     """Why a row is not there."""
-    found = seen.whole(db, given["name"], "WHY").why_not(value_of(given["row"]), time=given.get("at"))
+    found = visible_relations.whole(db, given["name"], "WHY").why_not(value_of(given["row"]), time=given.get("at"))
     return {"text": str(found), "missing": [[name, plain(row)] for name, row in found.missing()]}, []
 
 
 def trust(db: Session, given: Given) -> Sent:
     """Whether a row would still be there without some rows of tables."""
-    view = seen.whole(db, given["name"], "WHY")
+    view = visible_relations.whole(db, given["name"], "WHY")
     return {"holds": view.trust(value_of(given["row"]), without=value_of(given["without"]))}, []
 
 
 def probability(db: Session, given: Given) -> Sent:
     """The probability of a row if rows of tables may be missing."""
-    view = seen.whole(db, given["name"], "WHY")
+    view = visible_relations.whole(db, given["name"], "WHY")
     found = view.probability(value_of(given["row"]), value_of(given["chances"]), nodes=given["nodes"])
     return {"lower": found.lower, "upper": found.upper}, []
 
 
 def provenance(db: Session, given: Given) -> Sent:
     """The expression of a row, or of all rows, as data."""
-    view = seen.whole(db, given["name"], "WHY")
+    view = visible_relations.whole(db, given["name"], "WHY")
     if given.get("row") is None:
         return {"expressions": [[plain(row), _expression(e)] for row, e in view.provenances().items()]}, []
     return _expression(view.provenance(value_of(given["row"]))), []

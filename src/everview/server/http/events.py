@@ -20,8 +20,8 @@ from starlette.responses import Response, StreamingResponse
 from everview.errors import EverviewError, InputError
 from everview.server.http.answers import Door, body_object, text_in
 from everview.server.http.frames import message
-from everview.server.http.resuming import LINGER, resumed
-from everview.server.http.shown import dumped
+from everview.server.http.json_values import dumped
+from everview.server.http.resume_tokens import LINGER, resumed
 from everview.server.subscription import Subscription, Wanted
 from everview.server.visitors import Visitor
 from everview.session.rights.principal import WHO

@@ -15,7 +15,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from everview.server.chunks import Chunk
-from everview.server.http.shown import dumped, rows_shown
+from everview.server.http.json_values import dumped, rows_shown
 from everview.server.subscription import Commit, Frame
 from everview.wire.envelopes import packed
 from everview.wire.error_records import told

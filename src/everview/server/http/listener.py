@@ -17,8 +17,8 @@ import uvicorn
 from everview.errors import InputError
 from everview.server.engine import Engine
 from everview.server.http.app import app
-from everview.server.http.parting import Parting
-from everview.server.http.resuming import incarnation_of
+from everview.server.http.resume_tokens import incarnation_of
+from everview.server.http.slow_clients import Parting
 from everview.server.settings import Settings
 
 LONGEST_SAID = 1024 * 1024

@@ -24,14 +24,14 @@ from starlette.responses import Response
 from everview.errors import EverviewError, InputError
 from everview.language.relation import relation_of
 from everview.server.http.answers import Door, number_in, rows_answer, shown, wants_arrow
-from everview.server.http.shown import columns_shown, reader, rows_shown
+from everview.server.http.json_values import columns_shown, reader, rows_shown
 from everview.session.core import core_of
 from everview.session.reads import concurrent_reads
 from everview.session.reads.snapshot import Snapshot
 from everview.session.reads.subscribable import Subscribable
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql.rights import seen
+from everview.sql.rights import visible_relations
 from everview.sql.rights.shares import Computed, Share
 from everview.wire.envelopes import ARROW, arrow_table
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 def relation(db: Session, name: str) -> Subscribable:
     """A table or view by name."""
     try:
-        found: Subscribable = seen.seen(db, name)
+        found: Subscribable = visible_relations.seen(db, name)
     except InputError as error:
         if error.code == "E_FORBIDDEN":
             raise

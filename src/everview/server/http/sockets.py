@@ -14,8 +14,8 @@ subscription's first frame is preceded by `{"type": "subscribed", "id": 1, "colu
 
 A client that does not read is waited for: its commits are consolidated meanwhile, at no cost. One that reads nothing of
 a message for `STALLED` seconds is closed with 1013 (try again later), which it receives if it reads the rest within a
-second; then it is aborted (`everview.server.http.parting`). It can resume with its token. A connection therefore holds
-one message and the operating system's buffers.
+second; then it is aborted (`everview.server.http.slow_clients`). It can resume with its token. A connection therefore
+holds one message and the operating system's buffers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from everview.server.engine import Engine
 from everview.server.http import frames
 from everview.server.http.answers import LOG, Door
 from everview.server.http.guard import Guard
-from everview.server.http.resuming import LINGER, resumed
-from everview.server.http.shown import columns_shown, dumped
+from everview.server.http.json_values import columns_shown, dumped
+from everview.server.http.resume_tokens import LINGER, resumed
 from everview.server.observing import apart
 from everview.server.subscription import GRANULARITY, Commit, Subscription, Wanted
 from everview.server.visitors import Followed, Visitor

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from everview.errors import InputError
-from everview.server.asking import Answer, ask, in_all, only_reads
 from everview.server.http.answers import Door, body_object, query_key, rows_answer, shown, text_in, wants_arrow
 from everview.server.http.arrow_pieces import can_be_cut, pieces
+from everview.server.sql_calls import Answer, ask, in_all, only_reads
 from everview.sql.answers.result import Result
 from everview.wire.envelopes import ARROW
 

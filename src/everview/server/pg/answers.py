@@ -1,7 +1,7 @@
 """Results of statements: columns, rows encoded piece by piece, and command tags.
 
 Rows stay codes until they are sent, a piece at a time, so a result of a million rows needs memory for one piece. Here a
-piece is decoded to Python values, which suits a few rows; `everview.server.pg.columnwise` is for many.
+piece is decoded to Python values, which suits a few rows; `everview.server.pg.column_encoder` is for many.
 """
 
 from __future__ import annotations

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from everview.server.pg import messages
 from everview.server.pg.answers import Answer, Column
 from everview.server.pg.commands import Command
-from everview.server.pg.faults import notice
-from everview.server.pg.quick import Quick
+from everview.server.pg.connection_work import READ_COMMITTED, Work
+from everview.server.pg.error_responses import notice
+from everview.server.pg.key_lookups import Quick
 from everview.server.pg.settings import Settings
-from everview.server.pg.states import PgError
-from everview.server.pg.work import READ_COMMITTED, Work
+from everview.server.pg.sqlstates import PgError
 from everview.server.visitors import Visitor
 from everview.session.rights.principal import WHO, Principal
-from everview.sql.answers.given import Given
+from everview.sql.answers.parameter_values import Given
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
     from everview.server.pg.catalog import Catalog
-    from everview.server.pg.subscribing import Live
+    from everview.server.pg.subscribe_statements import Live
     from everview.server.pg.wire import Wire
     from everview.session.session import Session
 
@@ -46,7 +46,7 @@ class Prepared:
     quick: Quick | None = None
     """how it is looked up, if that is all there is to do"""
     ways: dict[Any, Any] = field(default_factory=dict)
-    """how that is done in the formats that were asked for, see `everview.server.pg.at_once`"""
+    """how that is done in the formats that were asked for, see `everview.server.pg.pipelined_lookups`"""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Client:
         self.work = Work(settings)
         self.prepared: dict[str, Prepared] = {}
         self.shapes: list[Any] = []
-        """the bytes of look-ups that were answered before, see `everview.server.pg.at_once`"""
+        """the bytes of look-ups that were answered before, see `everview.server.pg.pipelined_lookups`"""
         self.portals: dict[str, Portal] = {}
         self.cursors: dict[str, Cursor] = {}
         self.lives: dict[int, Live] = {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from everview.server.pg.lexing import Piece, Word, words
-from everview.server.pg.states import PgError
+from everview.server.pg.lexer import Piece, Word, words
+from everview.server.pg.sqlstates import PgError
 
 CHANGING = (
     "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "CREATE", "DROP", "ALTER", "COMMENT", "GRANT", "REVOKE",

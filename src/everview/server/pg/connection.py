@@ -11,14 +11,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from everview.errors import EverviewError, StoppedError
-from everview.server.pg import at_once, columnwise, copying, executing, messages, subscribing
+from everview.server.pg import (
+    column_encoder,
+    copy_protocol,
+    messages,
+    pipelined_lookups,
+    statement_executor,
+    subscribe_statements,
+)
 from everview.server.pg.answers import ENCODED_ROWS, Answer, Column, RowWriter
 from everview.server.pg.client import Client, Portal, Prepared
-from everview.server.pg.columnwise import Columnwise
+from everview.server.pg.column_encoder import Columnwise
 from everview.server.pg.commands import Command
-from everview.server.pg.faults import fields_of
+from everview.server.pg.error_responses import fields_of
 from everview.server.pg.formats import reader
-from everview.server.pg.lexing import split
+from everview.server.pg.lexer import split
 from everview.server.pg.messages import (
     Bind,
     Close,
@@ -31,9 +38,9 @@ from everview.server.pg.messages import (
     check_formats,
     format_of,
 )
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.server.pg.wire import Gone
-from everview.sql.answers.given import Given
+from everview.sql.answers.parameter_values import Given
 
 COLUMNWISE_ROWS = 200
 """Number of rows from which encoding is column by column."""
@@ -68,9 +75,9 @@ class Connection:
             await self._answer(message)
 
     def _at_once(self, data: bytes | bytearray, at: int) -> tuple[int, bytes] | None:
-        if len(data) - at < 5 or data[at] != at_once.BIND:
+        if len(data) - at < 5 or data[at] != pipelined_lookups.BIND:
             return None
-        return at_once.answer(self.client, data, at)
+        return pipelined_lookups.answer(self.client, data, at)
 
     async def _answer(self, message: Message) -> None:
         client = self.client
@@ -140,10 +147,10 @@ class Connection:
         """Do one statement of a simple query, and send its answer."""
         client = self.client
         if command.first == "SUBSCRIBE":
-            await subscribing.stream(client, command, describe=True)
+            await subscribe_statements.stream(client, command, describe=True)
             return
         found = Prepared(command, command.text, Given({}), (), None)
-        answer = await executing.executed(client, found, found.given)
+        answer = await statement_executor.executed(client, found, found.given)
         if answer.columns is not None:
             self.wire.put(messages.row_description([c.field() for c in answer.columns]))
             await self._rows(answer, (), 0)
@@ -184,7 +191,7 @@ class Connection:
         command = Command.of(pieces[0], client.database) if pieces else Command("")
         client.check_open(command)
         if command.words:
-            found = await executing.prepared(client, command, message.types)
+            found = await statement_executor.prepared(client, command, message.types)
         else:
             found = Prepared(command, "", Given({}), (), None)
         client.prepared[message.name] = found
@@ -250,13 +257,15 @@ class Connection:
             self.wire.put(messages.EMPTY_QUERY)
             return
         if command.first == "SUBSCRIBE":
-            await subscribing.stream(client, command, describe=False, formats=portal.formats, most=message.limit)
+            await subscribe_statements.stream(
+                client, command, describe=False, formats=portal.formats, most=message.limit
+            )
             return
         if portal.answer is None:
             together = command.changing and not client.inside and self.wire.peek() != b"S"
             if together:  # more comes before the Sync: all of it is one transaction
                 client.begin(explicit=False)
-            portal.answer = await executing.executed(client, portal.prepared, portal.given)
+            portal.answer = await statement_executor.executed(client, portal.prepared, portal.given)
         answer = portal.answer
         if answer.columns is not None:
             await self._rows(answer, portal.formats, message.limit)
@@ -312,7 +321,7 @@ class Connection:
         if count >= COLUMNWISE_ROWS and answer.coded is not None and answer.columns:
             codec, codes = answer.coded
             encode = Columnwise(answer.columns, formats, zone, codec)
-            return lambda start, stop: encode(codes[:, start:stop]), columnwise.ENCODED_COLUMN_ROWS
+            return lambda start, stop: encode(codes[:, start:stop]), column_encoder.ENCODED_COLUMN_ROWS
         write = RowWriter(answer.columns, formats, zone)
         return lambda start, stop: write(answer.take(start, stop)), ENCODED_ROWS
 
@@ -327,6 +336,6 @@ class Connection:
         await self.wire.drained()
 
     def _failed(self, error: Exception, severity: str = "ERROR", text: str = "", start: int = 0) -> None:
-        if isinstance(error, copying.Ended):  # the client was told already
+        if isinstance(error, copy_protocol.Ended):  # the client was told already
             return
         self.wire.put(messages.error_response(fields_of(error, severity, text, start)))

@@ -21,7 +21,7 @@ from everview.errors import EverviewError
 from everview.server.pg.answers import Column
 from everview.server.pg.formats import reader
 from everview.server.pg.oids import oid_of
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.types import DataType
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0"

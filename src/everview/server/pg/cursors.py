@@ -2,7 +2,7 @@
 
 A query's rows are computed when the cursor is declared, all as of that time; FETCH returns them piece by piece, in any
 direction. A cursor for SUBSCRIBE has no end: FETCH returns what has arrived meanwhile, or waits (WITH (timeout =
-'1s')): see `subscribing`.
+'1s')): see `subscribe_statements`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from everview.errors import did_you_mean
 from everview.server.pg.answers import Answer, Column
 from everview.server.pg.client import Client, Cursor
 from everview.server.pg.commands import Command, Reader
-from everview.server.pg.lexing import Piece
-from everview.server.pg.states import PgError
-from everview.server.pg.subscribing import Live, open_live
+from everview.server.pg.lexer import Piece
+from everview.server.pg.sqlstates import PgError
+from everview.server.pg.subscribe_statements import Live, open_live
 
 EVERY = 1 << 62
 """More rows than there can be: FETCH ALL."""
@@ -26,7 +26,7 @@ _DIRECTIONS = ("NEXT", "PRIOR", "FIRST", "LAST", "ABSOLUTE", "RELATIVE", "FORWAR
 
 async def declare(client: Client, command: Command) -> Answer | None:
     """DECLARE name [BINARY] [INSENSITIVE] [[NO] SCROLL] CURSOR [WITH | WITHOUT HOLD] FOR query | SUBSCRIBE ..."""
-    from everview.server.pg import executing  # which imports this
+    from everview.server.pg import statement_executor  # which imports this
 
     words = Reader(command, 1)
     name = words.name("a cursor")
@@ -51,8 +51,8 @@ async def declare(client: Client, command: Command) -> Answer | None:
         return Answer("DECLARE CURSOR")
     if inner.first not in ("SELECT", "WITH", "VALUES", "TABLE", "("):
         raise words.error("a cursor is for a query or SUBSCRIBE")
-    found = await executing.prepared(client, inner)
-    answer = await executing.executed(client, found, found.given)
+    found = await statement_executor.prepared(client, inner)
+    answer = await statement_executor.executed(client, found, found.given)
     client.cursors[name] = Cursor(answer, held)
     return Answer("DECLARE CURSOR")
 

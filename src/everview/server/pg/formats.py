@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any
 
 from everview.codes import intervals, jsons
-from everview.codes.frozen import FrozenDict, FrozenList
+from everview.codes.immutable import FrozenDict, FrozenList
 from everview.codes.intervals import Interval
 from everview.errors import EverviewError
 from everview.expr.text_conversion import (
@@ -32,7 +32,7 @@ from everview.expr.text_conversion import (
     zone_of,
 )
 from everview.server.pg.oids import TYPES, oid_of
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.types import DataType
 
 Writer = Callable[[Any], bytes]

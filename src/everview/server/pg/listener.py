@@ -22,11 +22,11 @@ from everview.server.pg import messages
 from everview.server.pg.catalog import Catalog
 from everview.server.pg.client import Client
 from everview.server.pg.connection import Connection
-from everview.server.pg.faults import fields_of
-from everview.server.pg.pump import Pump
+from everview.server.pg.error_responses import fields_of
 from everview.server.pg.settings import Settings as ClientSettings
+from everview.server.pg.shared_reader import Pump
+from everview.server.pg.sqlstates import PgError
 from everview.server.pg.startup import PATIENCE, Login, begin
-from everview.server.pg.states import PgError
 from everview.server.pg.wire import BASIN, Gone, Wire
 from everview.session.rights.principal import NOBODY, WHO, Principal
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 
 LONGEST = 64 * 1024 * 1024
 """Maximum size of a message in bytes."""

@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import os
 
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.session.rights.passwords import Verifier, signed
 
 MECHANISM = "SCRAM-SHA-256"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from everview.errors import did_you_mean
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.sql.text.dialects import POSTGRES
 
 REPORTED = (

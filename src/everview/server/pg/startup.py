@@ -23,7 +23,7 @@ from everview.server.identity import Identity
 from everview.server.pg import messages
 from everview.server.pg.messages import Password, violation
 from everview.server.pg.scram import MECHANISM, Conversation
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.server.pg.wire import Wire
 from everview.server.settings import is_local
 from everview.session.rights.principal import Principal

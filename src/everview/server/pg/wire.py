@@ -2,9 +2,9 @@
 
 A `Wire` is asyncio's protocol object. Complete messages are taken from its buffer without waiting, so a client that
 sends five messages at once is answered after one wake-up; look-ups are answered without one
-(`everview.server.pg.at_once`). Unencrypted connections are read together, by a pump (`everview.server.pg.pump`), once
-their clients have logged in. Reading pauses when much is buffered; `drained` waits when much is to be written. `gone`
-is set on disconnection, so that an idle stream notices it too.
+(`everview.server.pg.pipelined_lookups`). Unencrypted connections are read together, by a pump
+(`everview.server.pg.shared_reader`), once their clients have logged in. Reading pauses when much is buffered; `drained`
+waits when much is to be written. `gone` is set on disconnection, so that an idle stream notices it too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from everview.server.pg import messages
 from everview.server.pg.messages import LONGEST, LONGEST_EARLY, violation
-from everview.server.pg.pump import Pump
+from everview.server.pg.shared_reader import Pump
 
 HIGH_WATER = 1 << 20
 """Maximum number of buffered bytes before reading pauses, and before `drained` waits."""

@@ -13,7 +13,7 @@ FOREIGN KEY also keep an index of the table by their columns, under the constrai
 
 The referential actions of foreign keys (CASCADE, SET NULL, SET DEFAULT) are added to the transaction before its step
 (`Constraints.extend`). A guard checks at the end of a transaction; SQL also checks after each statement
-(`everview.sql.dml.obeying`).
+(`everview.sql.dml.constraint_checks`).
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from everview.codes.repeating import repeated
+from everview.codes.multiplicity import repeated
 from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.operators import Arrangement
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import read
-from everview.kernels.trace.keyed import under_keys
+from everview.kernels.trace.key_lookup import under_keys
 from everview.kernels.trace.trace import NO_SINCE
 
 READ_PER_KEY = 20
@@ -77,9 +77,9 @@ def stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], ke
 
 def _under(arrangement: Arrangement, time: int, key: np.ndarray) -> Counted:
     """Stored rows that begin with these codes, in the index's order of columns."""
-    block = make.make_filled(key)
+    block = structures.make_filled(key)
     found = _taken(arrangement, read.collect_key(arrangement.trace.address, block, len(key), time))
-    make.drop_block(block)
+    structures.drop_block(block)
     return found
 
 

@@ -7,8 +7,9 @@ The rule for a column's missing values is stored as text (`DefaultSet`), with a 
     identity items_id_seq         the sequence's next number, if no value is given
     identity always items_id_seq  the same, and no other value may be given
 
-Expressions are SQL (`everview.sql.dml.missing` evaluates them). They are evaluated when rows are inserted, once per
-statement; volatile functions such as nextval are evaluated per row. Callers that supply whole rows supply all values.
+Expressions are SQL (`everview.sql.dml.omitted_columns` evaluates them). They are evaluated when rows are inserted, once
+per statement; volatile functions such as nextval are evaluated per row. Callers that supply whole rows supply all
+values.
 
 A sequence never goes back, not even when the transaction that used it is rolled back. Its position is committed as an
 offset with the next transaction of any user. After a crash, numbers that no committed row contains may therefore be

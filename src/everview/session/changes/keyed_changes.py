@@ -2,8 +2,8 @@
 
 Each operation first reads the current rows under its keys, as seen by the current transaction, and then derives
 deletions and insertions. There are two paths. Columns go through `current_rows`, which reads a whole index if that is
-cheaper. A few rows (`few_...`) are looked up one by one in compiled code (`everview.kernels.trace.keyed`), provided
-nothing staged or queued touches the table; the change is then one executor call.
+cheaper. A few rows (`few_...`) are looked up one by one in compiled code (`everview.kernels.trace.key_lookup`),
+provided nothing staged or queued touches the table; the change is then one executor call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from everview.kernels.trace.keyed import TOO_MANY, under_key
+from everview.kernels.trace.key_lookup import TOO_MANY, under_key
 from everview.language.relation import relation_of
 from everview.runtime.base import ChangeSet, columns_of, in_table_order, packer
 from everview.session.changes.current_rows import last_of_each, records

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everview.codes.interner import Interner
-from everview.codes.repeating import repeated
+from everview.codes.multiplicity import repeated
 from everview.dataflow.operators import Arrangement
 from everview.errors import InternalError
 from everview.expr.evaluate import evaluate

@@ -25,7 +25,7 @@ import numpy as np
 from everview.codes.arrays import decode_list
 from everview.codes.codec import Codec
 from everview.codes.limits import in_plans
-from everview.codes.repeating import repeated
+from everview.codes.multiplicity import repeated
 from everview.dataflow.operators import Arrangement
 from everview.errors import InputError, PlanError
 from everview.expr.evaluate import ERRORS, evaluate

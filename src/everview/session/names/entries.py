@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from everview.codes.declare import data_type
 from everview.codes.limits import written
+from everview.codes.type_declarations import data_type
 from everview.errors import StoreError
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everview.codes.declare import data_type
 from everview.codes.limits import in_plans
+from everview.codes.type_declarations import data_type
 from everview.errors import InputError, PlanError
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.codes.codec import Codec
-from everview.codes.repeating import repeated
+from everview.codes.multiplicity import repeated
 from everview.codes.values import encode_value
 from everview.dataflow.batch_arrays import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import CompactedError, EverviewError, InputError, RowErrors
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.expressions.scalars import MINUS_ZERO
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
@@ -320,9 +320,9 @@ def read_codes(
     if not start:
         batch = read.collect(trace, NO_SINCE, time, 0)
     else:
-        block = make.make_filled(np.array(start, dtype=np.int64))
+        block = structures.make_filled(np.array(start, dtype=np.int64))
         batch = read.collect_key(trace, block, len(start), time)
-        make.drop_block(block)
+        structures.drop_block(block)
     columns, _, counts = batch_arrays(batch, arrangement.cols)
     read.release(batch)
     return in_order(columns, arrangement.order), counts

@@ -11,7 +11,7 @@ of the step, which is exact for every view because it is the step itself.
 
 A one-line query, `db.what_if(delete=...).changes(view)`, has no block that others could observe. If it names its rows
 explicitly, it is a read turn: nothing is staged, and it does not wait for other threads' transactions. Step, copy and
-undo are one kernel call (`everview.kernels.run.supposing`).
+undo are one kernel call (`everview.kernels.run.hypothetical`).
 
 Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) sees the true state, not the hypothetical
 one.
@@ -32,7 +32,7 @@ from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.read_leases import visitors
 from everview.errors import EverviewError, InputError, RowErrors, did_you_mean
 from everview.expr.evaluate import ERRORS
-from everview.kernels import make
+from everview.kernels import structures
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE, TRACE_COUNT
 from everview.language.relation import relation_of
@@ -451,7 +451,7 @@ def _errors(core: Core, operator: Operator, found: Supposed, time: int) -> list[
     assert operator.trace is not None
     core.runtime.sync(operator)
     more = found.get(operator.number)
-    if more is None and not make.peek(operator.trace.address, TRACE_COUNT):
+    if more is None and not structures.peek(operator.trace.address, TRACE_COUNT):
         return []
     batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
     columns, _, counts = batch_arrays(batch, 1)

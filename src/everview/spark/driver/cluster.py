@@ -2,11 +2,11 @@
 
 A small step runs in one task on all shards, because moving rows between processes would cost more than the work. A
 large step, or one on large state, runs in a gang of as many tasks as there are slots, which exchange rows directly
-(`placing`, `submitting`). Tasks are pure functions (see `job`) and can be retried freely; only the driver commits.
+(`placement`, `submission`). Tasks are pure functions (see `job`) and can be retried freely; only the driver commits.
 
-The batches of a version are stored inside its commit if they are small, otherwise as files; `merging` keeps the lists
-of batches short. The input of a small step travels inside the job. That of a large step is written to one file per
-shard for the duration of the step, because sending many rows through the JVM would cost more than the step.
+The batches of a version are stored inside its commit if they are small, otherwise as files; `compaction` keeps the
+lists of batches short. The input of a small step travels inside the job. That of a large step is written to one file
+per shard for the duration of the step, because sending many rows through the JVM would cost more than the step.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from everview.plan.serialisation import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import RemoteTarget
 from everview.runtime.sharded import Commit, ShardStep
-from everview.spark.driver.alive import asking
+from everview.spark.driver.compaction import INLINE_BYTES, Merger
+from everview.spark.driver.idle_tasks import LINGER, LONGEST
 from everview.spark.driver.interrupts import put_off
 from everview.spark.driver.interrupts import settle as settle_interrupts
 from everview.spark.driver.job import Answer, Job, bytes_table, table_bytes, write_rows
-from everview.spark.driver.lingering import LINGER, LONGEST
-from everview.spark.driver.merging import INLINE_BYTES, Merger
-from everview.spark.driver.placing import Placing
-from everview.spark.driver.resharding import LiveResharding
-from everview.spark.driver.submitting import Submitter
+from everview.spark.driver.liveness import asking
+from everview.spark.driver.placement import Placing
+from everview.spark.driver.shard_count import LiveResharding
+from everview.spark.driver.submission import Submitter
 from everview.spark.rows.encode import Target, encode_rows
 from everview.spark.rows.encoded import EncodedRows
 from everview.spark.rows.frames import FrameRows
 from everview.store.dictionary_gc import version_of
 from everview.store.manifest import BUILT, DECLARED, Place, Ref
-from everview.store.reshard import Spread
+from everview.store.reshard import RowPartitioning
 from everview.store.store import BATCHES, Store
 from everview.store.stored_dictionary import FILE_ENTRIES, RESIDENT_ENTRIES, StoredDictionary
 from everview.uninterruptible import Uninterruptible
@@ -402,9 +402,9 @@ class SparkCluster:
         """The procedure for changing the number of shards."""
         return LiveResharding(self, self._store, shards)
 
-    def spreads(self) -> dict[int, Spread]:
+    def partitionings(self) -> dict[int, RowPartitioning]:
         """The partitioning of each operator."""
-        return {o.number: o.spread for o in self._driver_replica.dataflow.numbered if o is not None}
+        return {o.number: o.partitioning for o in self._driver_replica.dataflow.numbered if o is not None}
 
     def give_slots(self) -> None:
         """Release slots that another job needs."""

@@ -3,7 +3,7 @@
 The driver starts one Spark job with a task per member. Every task connects to the driver, which introduces the members
 to each other and sends them steps; rows travel directly between members (`everview.spark.gang`). A step on spread state
 then costs two messages per member and one per round between them, where a barrier stage per step cost a second. After
-an idle timeout the tasks end and free their slots (`lingering`).
+an idle timeout the tasks end and free their slots (`idle_tasks`).
 
 Members are ordinary tasks rather than a barrier stage, so that a gang consists of whichever tasks are running. If a
 member dies, Spark restarts its task alone and the others keep their shards. Under dynamic allocation, and where Spark
@@ -25,8 +25,8 @@ from typing import Any
 
 from everview.cancellation import poll
 from everview.errors import EverviewError, InternalError
+from everview.spark.driver.idle_tasks import Lingering, all_leave
 from everview.spark.driver.interrupts import NOTICE, Running, heard
-from everview.spark.driver.lingering import Lingering, all_leave
 from everview.spark.driver.long_lived_task import Unreachable, addresses
 from everview.spark.driver.versions import guarded, other_in
 from everview.spark.gang.coordinator import TRIES, Coordinator, Outcome, Phase, Usable

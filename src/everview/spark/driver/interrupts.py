@@ -24,7 +24,7 @@ from typing import Any
 
 from everview.cancellation import poll
 from everview.dataflow import shield
-from everview.spark.driver.alive import unless_lost
+from everview.spark.driver.liveness import unless_lost
 from everview.uninterruptible import StartedApart
 
 NOTICE = 0.2

@@ -11,8 +11,8 @@ task authenticate each other with a secret that travels with the task through Sp
 callers of the driver's port are rejected (`listener`).
 
 Hazard: an idle task occupies a slot. Where several sessions share an application, idle tasks end when another is about
-to start, so that at least one slot stays free for Spark's other jobs (`lingering`). Steps on several tasks may need all
-slots; the single task must `leave` first.
+to start, so that at least one slot stays free for Spark's other jobs (`idle_tasks`). Steps on several tasks may need
+all slots; the single task must `leave` first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 
 from everview.cancellation import poll
 from everview.errors import EverviewError, InternalError
+from everview.spark.driver.idle_tasks import Lingering, make_room
 from everview.spark.driver.interrupts import NOTICE, Running, heard
-from everview.spark.driver.lingering import Lingering, make_room
 from everview.spark.driver.versions import checked, guarded
 from everview.spark.transport.channel import Channel
 from everview.spark.transport.handshake import new_secret

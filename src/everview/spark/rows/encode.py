@@ -86,7 +86,7 @@ def encode_rows(frame: DataFrame, fitting: RecordEncoder, place: str, how: str, 
     """Encode the rows of a DataFrame for a table; None if they have to go through the driver."""
     arrangement = target.arrangement
     codec = fitting.codec
-    on_one = arrangement.operator.spread == SINGLE_SHARD
+    on_one = arrangement.operator.partitioning == SINGLE_SHARD
     order = Order(
         target.files.root, fitting.label, codec.names, codec.types, fitting.exact, place, arrangement.order,
         1 if on_one else target.shards, fitting.key, fitting.shape if how == "changes" else None,

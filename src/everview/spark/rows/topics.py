@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from everview.codes.declare import arrow_field
+from everview.codes.type_declarations import arrow_field
 from everview.errors import InputError, did_you_mean
 from everview.io.changes import DIFF, TIME
 from everview.io.sink import Sink, SinkMode

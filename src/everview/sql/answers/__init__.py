@@ -3,9 +3,9 @@
 Read in this order:
 
     result                 rows with column names
-    asking                 how a SELECT is executed; `company` is for sessions used by several threads
+    one_off                how a SELECT is executed; `concurrent_select` is for sessions used by several threads
     lookups, files         rows found in an index; files in FROM
     parameters, prepared   `$name`: one dataflow for all values
-    given                  `$1` of a statement that a client prepares
-    observed               queries about the session itself, schema `ev`
+    parameter_values       `$1` of a statement that a client prepares
+    system_queries         queries about the session itself, schema `ev`
 """

@@ -30,10 +30,10 @@ from everview.types import DataType
 if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.sql.select.compiler import Compiler
-    from everview.sql.text.places import Source
+    from everview.sql.text.error_positions import Source
 
 _NUMBERS = count(1_000_000)
-"""For the tables that stand for files; `everview.sql.dml.modifying` counts from 1."""
+"""For the tables that stand for files; `everview.sql.dml.modifying_ctes` counts from 1."""
 
 
 class FileTable:

@@ -23,7 +23,7 @@ from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.plan.nodes import Node
-    from everview.sql.text.places import Source
+    from everview.sql.text.error_positions import Source
 
 PARAMETER = "$"
 """The pseudo-table whose columns are the parameters."""
@@ -59,7 +59,7 @@ class Parameters:
         return isinstance(node, exp.Parameter) and node.name in self.types and self.types[node.name] is None
 
     def constant(self, node: exp.Parameter) -> Literal | None:
-        """The value of a parameter, if it is one of a single call; see `everview.sql.answers.given`."""
+        """The value of a parameter, if it is one of a single call; see `everview.sql.answers.parameter_values`."""
         return None
 
     def check(self, node: exp.Parameter, source: Source) -> None:

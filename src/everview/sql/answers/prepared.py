@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
-from everview.codes.repeating import repeated
+from everview.codes.multiplicity import repeated
 from everview.errors import InputError, RowErrors, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -20,15 +20,15 @@ from everview.session.changes.turns import writes
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.core import core_of
 from everview.session.reads.snapshot import present_codes
-from everview.sql.answers import asking
+from everview.sql.answers import one_off
 from everview.sql.answers.parameters import Learned, Parameters
 from everview.sql.answers.result import Result, in_order
-from everview.sql.select import choice
+from everview.sql.select import join_plans
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.query import Query
-from everview.sql.text import parts, reading
+from everview.sql.text import consumed_parts, statement_reader
 from everview.sql.text.dialects import DEFAULT
-from everview.sql.text.places import Source, SqlError
+from everview.sql.text.error_positions import Source, SqlError
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Prepared:
             core.catalog.check_new(name)
         spoken = getattr(core_of(session).attached.get("sql"), "dialect", DEFAULT)
         source, node = _one_query(text, spoken)
-        self._types = parts.whole(node, source, lambda: _types(session, source, node))
+        self._types = consumed_parts.whole(node, source, lambda: _types(session, source, node))
         there = {*core.catalog.tables}
         self._values = self._table()
         try:
@@ -149,7 +149,7 @@ class Prepared:
         columns = [Column(f"c{i}", t) for i, t in enumerate(node.types)]
         parents = [t for t in self._core.catalog.tables.values() if relation_of(t).node in set(node.walk())]
         try:
-            codes = asking.rows(
+            codes = one_off.rows(
                 self._session, node, lambda: Collection(node, columns, self._core, parents=parents), None
             )
         except RowErrors as error:
@@ -193,8 +193,8 @@ class Prepared:
         relation_of(collection).bound = dict(compiler.claims)
         index = [c.name for c in columns[: len(self._types)]]
         asked = source.notes.plan or getattr(self._core.attached.get("sql"), "plan", None)
-        how = choice.how_to_join(query.node, asked)
-        relation_of(collection).plan_why = choice.why(how, asked)
+        how = join_plans.how_to_join(query.node, asked)
+        relation_of(collection).plan_why = join_plans.why(how, asked)
         return query, self._session.view(self.name, collection, index_by=index, plan=how)
 
     def _compiled(self, compiler: Compiler, source: Source, node: exp.Expr) -> Query:
@@ -203,11 +203,11 @@ class Prepared:
 
 
 def _one_query(text: str, dialect: str) -> tuple[Source, exp.Expr]:
-    found = list(reading.statements(text, lambda: dialect))
+    found = list(statement_reader.statements(text, lambda: dialect))
     if len(found) != 1:
         raise SqlError("E_SYNTAX", f"one query is prepared, not {len(found)}", "", 1, 1)
     source = found[0].source()
-    node = reading.parsed(source)
+    node = statement_reader.parsed(source)
     if not isinstance(node, exp.Query) or found[0].notes.definitions or found[0].notes.as_of is not None:
         raise source.refuse(node, "only queries of the present can be prepared")
     return source, node

@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    timed                  conditions on now() that filter, windows on tables, times to live
-    truths, clock_columns  conditions on now() as values of rows that stay
+    temporal_tables        conditions on now() that filter, windows on tables, times to live
+    temporal_conditions, clock_columns  conditions on now() as values of rows that stay
     watermarks             WATERMARK FOR, EMIT ON WINDOW CLOSE
 """

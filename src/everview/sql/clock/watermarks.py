@@ -1,7 +1,7 @@
 """WATERMARK FOR a column of a table, and EMIT ON WINDOW CLOSE; see `everview.session.clock.watermarks`.
 
-sqlglot supports neither, so both are recorded while the text is scanned (`everview.sql.text.reading`). The expression
-after `WATERMARK FOR ts AS` is parsed as a separate query, at its original position.
+sqlglot supports neither, so both are recorded while the text is scanned (`everview.sql.text.statement_reader`). The
+expression after `WATERMARK FOR ts AS` is parsed as a separate query, at its original position.
 
 EMIT ON WINDOW CLOSE is a property of the windows in FROM: each of TUMBLE, HOP, CUMULATE and SESSION returns the rows of
 closed windows, by a join with the table of closed ends. The rest of the query is unchanged. Windows must be over a

@@ -3,11 +3,11 @@
 Read in this order:
 
     schemas                qualified names, and the search path
-    definitions, filled    CREATE TABLE, CREATE VIEW and DROP; CREATE TABLE ... AS
-    altering, comments     ALTER, COMMENT ON
+    definitions, create_table_as  CREATE TABLE, CREATE VIEW and DROP; CREATE TABLE ... AS
+    alter_statements, comments  ALTER, COMMENT ON
     indexes                CREATE INDEX
-    defined                CREATE FUNCTION ... LANGUAGE SQL
+    sql_functions          CREATE FUNCTION ... LANGUAGE SQL
     watermark              WATERMARK FOR in CREATE TABLE
     settings               CREATE TYPE, SET TIME ZONE
-    declared, options, sequences, already    table declarations; WITH (...); statements without effect
+    declarations, options, sequences, no_ops  table declarations; WITH (...); statements without effect
 """

@@ -9,14 +9,14 @@ from sqlglot import TokenType
 from everview.errors import did_you_mean
 from everview.session.names.entries import Commented
 from everview.sql.scalar.names import spelled
-from everview.sql.text import reading
-from everview.sql.text.words import Words
+from everview.sql.text import statement_reader
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 
-def comment(sql: Statements, statement: reading.Statement) -> None:
+def comment(sql: Statements, statement: statement_reader.Statement) -> None:
     """COMMENT ON TABLE t | [MATERIALIZED] VIEW v | COLUMN t.x IS 'text' | NULL"""
     words = Words(statement)
     words.need("COMMENT")

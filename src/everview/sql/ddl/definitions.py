@@ -27,16 +27,16 @@ from everview.session.clock.watermarks import Watermark
 from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql.ddl import defined, options, schemas, sequences, settings, watermark
-from everview.sql.ddl.declared import Declared, Reading
-from everview.sql.ddl.filled import create_filled, filled_rows
+from everview.sql.ddl import options, schemas, sequences, settings, sql_functions, watermark
+from everview.sql.ddl.create_table_as import create_filled, filled_rows
+from everview.sql.ddl.declarations import Declared, Reading
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select import choice
+from everview.sql.select import join_plans
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
-from everview.sql.text import parts, reading
-from everview.sql.text.places import Source
+from everview.sql.text import consumed_parts, statement_reader
+from everview.sql.text.error_positions import Source
 from everview.types import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def _check_temporary(sql: Statements, node: exp.Create, source: Source) -> None:
     properties = node.args.get("properties")
     for item in properties.expressions if properties is not None else []:
         if isinstance(item, exp.UnloggedProperty):
-            parts.understood(item)
+            consumed_parts.understood(item)
         if not isinstance(item, exp.TemporaryProperty):
             continue
-        parts.understood(item)
+        consumed_parts.understood(item)
         if sql.core.catalog.entry_log is not None:
             what = "TEMPORARY is not supported where a directory keeps everything"
             raise source.refuse(item, what, "leave it out and DROP it, or use a session in memory: connect()")
@@ -121,7 +121,7 @@ def define(sql: Statements, node: exp.Expr, source: Source) -> Do:
     """WITH RECURSIVE a AS (...), b AS (...) without a query: views a and b; the last one is the result."""
     sql.refuse_in_transaction(node, source)
     clause = node.args["with_"]
-    parts.understood(node.expressions[0])  # the query that stands for the missing one
+    consumed_parts.understood(node.expressions[0])  # the query that stands for the missing one
     for cte in clause.expressions:
         name = sql.spelled(cte.alias)
         if name in sql.session and name not in sql.core.catalog.redeclarable:
@@ -137,7 +137,7 @@ def _defined(sql: Statements, name: str, clause: exp.With, source: Source) -> Do
 
 def create_view(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
     """Install the query of a CREATE VIEW under a name."""
-    if not isinstance(node.expression, reading.QUERIES):
+    if not isinstance(node.expression, statement_reader.QUERIES):
         raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
     refuse_properties(node, source)
     written = node.expression.copy() if node.expression.find(exp.Join) else None  # only joins are ordered by size
@@ -171,7 +171,7 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
     how = sql.how_to_join(plain, source)
     relation_of(collection).calls = tuple(compiler.called)
     relation_of(collection).bound = dict(compiler.claims)
-    relation_of(collection).plan_why = choice.why(how, sql.asked(source))
+    relation_of(collection).plan_why = join_plans.why(how, sql.asked(source))
     if name in sql.session.views and node.args.get("replace"):
         return lambda: _replaced(sql.session, name, collection, how)
     return lambda: sql.session.view(name, collection, plan=how)
@@ -207,10 +207,10 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
 
 def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else []
-    if isinstance(node.expression, reading.QUERIES) and not any(isinstance(c, exp.ColumnDef) for c in listed):
+    if isinstance(node.expression, statement_reader.QUERIES) and not any(isinstance(c, exp.ColumnDef) for c in listed):
         return create_filled(sql, name, node, source, _without(sql, name, node))
     like = next((p for p in _said(node) if isinstance(p, exp.LikeProperty)), None)
-    filling = isinstance(node.expression, reading.QUERIES)
+    filling = isinstance(node.expression, statement_reader.QUERIES)
     if (not listed and like is None) or (node.expression is not None and not filling):
         raise source.refuse(
             node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
@@ -222,7 +222,7 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
     for item in _said(node):
         if isinstance(item, exp.SchemaCommentProperty):
             said.comments[""] = item.this.name
-            parts.understood(item)
+            consumed_parts.understood(item)
     rows = filled_rows(sql, node, said.schema, source) if filling else None
     if filling and node.args.get("replace") and (said.key or not said.plain):
         what = "a table that is replaced and filled at once has no keys and constraints"
@@ -308,12 +308,14 @@ def columns_of(
     """
     text = f"CREATE TABLE {name} {columns}"
     source = Source(text) if around is None else replace(around, text=text, known=None, shown="")
-    listed = reading.parsed(source).this
+    listed = statement_reader.parsed(source).this
     if not isinstance(listed, exp.Schema):  # of a text with a bracket too many, say
         raise source.error_at(0, "E_SYNTAX", f"{columns} declares no column and no constraint")
-    parts.understood(listed.this)
+    consumed_parts.understood(listed.this)
     label = name if table is None else relation_of(table).label
-    return parts.whole(listed, source, lambda: Reading(sql, label, source, table).read(listed.expressions, listed))
+    return consumed_parts.whole(
+        listed, source, lambda: Reading(sql, label, source, table).read(listed.expressions, listed)
+    )
 
 
 def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
@@ -345,7 +347,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     sql.refuse_in_transaction(node, source)
     kind = str(node.args.get("kind")).upper()
     if kind == "FUNCTION":
-        return defined.drop(sql, node, source)
+        return sql_functions.drop(sql, node, source)
     if kind == "TYPE":
         return settings.drop_type(sql, node, source)
     if kind == "SCHEMA" or (kind == "DATABASE" and source.dialect in schemas.DATABASES):

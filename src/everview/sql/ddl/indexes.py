@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from everview.errors import did_you_mean
 from everview.language.relation import relation_of
 from everview.session.names.constraint_rules import UNIQUE, Rule
-from everview.sql.ddl import declared
+from everview.sql.ddl import declarations
 from everview.sql.scalar.names import spelled
-from everview.sql.text import reading
-from everview.sql.text.words import Words, relation
+from everview.sql.text import statement_reader
+from everview.sql.text.token_reader import Words, relation
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 METHODS = ("btree", "hash")
 
 
-def create(sql: Statements, statement: reading.Statement) -> None:
+def create(sql: Statements, statement: statement_reader.Statement) -> None:
     """CREATE INDEX [CONCURRENTLY] [IF NOT EXISTS] [name] ON t [USING btree] (x, y)"""
     words = Words(statement)
     words.need("CREATE")
@@ -68,7 +68,7 @@ def _unique(sql: Statements, words: Words, of: str, name: str, keys: tuple[int, 
     if table is None:
         raise words.error(f"{of} is a view: what is unique in it is so or not", "CREATE INDEX", "E_UNSUPPORTED")
     columns = tuple(relation_of(table).columns[k].name for k in keys)
-    declared.add(sql, table, declared.Wanted(Rule(name, UNIQUE, of, columns)))
+    declarations.add(sql, table, declarations.Wanted(Rule(name, UNIQUE, of, columns)))
 
 
 def _keys(words: Words, of: str, have: list[str]) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def _name_of(sql: Statements, of: str, columns: list[str]) -> str:
     return made
 
 
-def drop(sql: Statements, statement: reading.Statement) -> None:
+def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     """DROP INDEX [CONCURRENTLY] [IF EXISTS] i, j [CASCADE]: all that are named, or none"""
     words = Words(statement)
     words.need("DROP", "INDEX")

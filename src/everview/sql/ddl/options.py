@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from everview.sql.text import parts
-from everview.sql.text.places import Source
+from everview.sql.text import consumed_parts
+from everview.sql.text.error_positions import Source
 
 CONNECTORS = ("connector", "connectors", "kafka_topic", "topic")
 """Options for the origin of rows: with one of these, the others describe how to read them."""
@@ -55,9 +55,9 @@ def passed_over(items: list[exp.Expr], source: Source, what: str) -> list[exp.Ex
         )
         if is_layout and what == "CREATE TABLE":
             ignored.append(each.sql("spark"))
-            parts.understood(each)
+            consumed_parts.understood(each)
         elif id(each) in names and (reads is not None or _is_layout(names[id(each)])):
-            parts.understood(each)
+            consumed_parts.understood(each)
             if reads is None:
                 ignored.append(names[id(each)])
         else:

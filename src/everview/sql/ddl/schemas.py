@@ -17,9 +17,9 @@ from sqlglot import exp
 from everview.errors import did_you_mean
 from everview.session.rights.roles import Rights
 from everview.sql.scalar import names
-from everview.sql.text import reading
-from everview.sql.text.places import Source
-from everview.sql.text.words import Words
+from everview.sql.text import statement_reader
+from everview.sql.text.error_positions import Source
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -81,7 +81,7 @@ def new_name(sql: Statements, target: exp.Expr, source: Source) -> str:
     return names.spelled(full, [*sql.session.tables, *sql.session.views])
 
 
-def set_path(sql: Statements, statement: reading.Statement) -> None:
+def set_path(sql: Statements, statement: statement_reader.Statement) -> None:
     """SET search_path = | TO a, b | DEFAULT: where unqualified names are looked up"""
     words = Words(statement)
     words.need("SET")

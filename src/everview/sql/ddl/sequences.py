@@ -11,14 +11,14 @@ from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.session.names.entries import SequenceDropped, SequenceMade
 from everview.sql.ddl import schemas
-from everview.sql.dml import missing
+from everview.sql.dml import omitted_columns
 from everview.sql.scalar.names import spelled
-from everview.sql.text import parts
-from everview.sql.text.places import Source
-from everview.sql.text.words import Words
+from everview.sql.text import consumed_parts
+from everview.sql.text.error_positions import Source
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
-    from everview.sql.ddl.declared import Declared
+    from everview.sql.ddl.declarations import Declared
     from everview.sql.statements import Do, Statements
 
 LARGEST = 2**63 - 1
@@ -39,7 +39,7 @@ def declared(node: exp.Expr, source: Source) -> SequenceMade:
             raise source.refuse(node, f"{option} is not supported in a sequence")
     for part in ("cache", "this", "on_null"):  # caching of numbers makes no difference
         if isinstance(said := node.args.get(part), exp.Expr):
-            parts.understood(said)
+            consumed_parts.understood(said)
     if not least <= start <= most:
         raise source.error(node, "E_RANGE", f"START {start} is not between {least} and {most}")
     return SequenceMade("", start, step, least, most, cycle)
@@ -128,7 +128,9 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
                 continue
             raise source.error(target, "E_NAME", f"there is no sequence {name}", did_you_mean(name, known))
         users = [
-            f"{t}.{c}" for (t, c), text in sql.core.catalog.defaults.items() if name in missing.sequences(sql, text)
+            f"{t}.{c}"
+            for (t, c), text in sql.core.catalog.defaults.items()
+            if name in omitted_columns.sequences(sql, text)
         ]
         if users and not cascade:
             what = f"the sequence {name} is used by {', '.join(users)}"
@@ -136,7 +138,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         if users:
             raise source.refuse(target, "CASCADE would take defaults away", "ALTER COLUMN ... DROP DEFAULT first")
         found.append(name)
-    parts.understood(node)
+    consumed_parts.understood(node)
 
     def do() -> None:
         for name in found:

@@ -16,15 +16,15 @@ from everview.language.relation import relation_of
 from everview.session.names.entries import TypeDropped, TypeMade
 from everview.sql.scalar import names
 from everview.sql.scalar.zones import checked_zone
-from everview.sql.text import keywords, reading
-from everview.sql.text.places import Source
+from everview.sql.text import keywords, statement_reader
+from everview.sql.text.error_positions import Source
 from everview.types import DataType, enum
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
 
 
-def set_zone(sql: Statements, statement: reading.Statement) -> None:
+def set_zone(sql: Statements, statement: statement_reader.Statement) -> None:
     """SET TIME ZONE 'Europe/Oslo' | DEFAULT | LOCAL, SET timezone = 'Europe/Oslo'"""
     source = sql.placed(statement.source())
     words = [t for t in statement.tokens if t.token_type != TokenType.SEMICOLON]

@@ -16,9 +16,9 @@ from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
-from everview.sql.text import reading
-from everview.sql.text.notes import WatermarkNote
-from everview.sql.text.places import Source
+from everview.sql.text import statement_reader
+from everview.sql.text.annotations import WatermarkNote
+from everview.sql.text.error_positions import Source
 from everview.types import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def declared(session: Session, note: WatermarkNote, schema: dict[str, Any], sour
         )
     relation = Relation(plan.Table(-1, tuple(map(in_plans, schema.values()))), tuple(map(Field, schema)))
     inner = Source(note.text, dialect=source.dialect, zone=source.zone)
-    select = reading.parsed(inner)
+    select = statement_reader.parsed(inner)
     wanted: exp.Expr = select.expressions[0]
     bound = Scalars(Compiler(session, inner, standing=True), Scope(relation, inner), {}).bind(wanted)
     column = relation.ref(have.index(name))

@@ -4,9 +4,10 @@ Read in this order:
 
     changes                INSERT, UPDATE, DELETE and TRUNCATE
     code_inserts           INSERT ... SELECT without decoding
-    affected, conflicts    RETURNING; ON CONFLICT
-    merging, modifying     MERGE; WITH queries that change rows
+    affected_rows, conflicts  RETURNING; ON CONFLICT
+    merge_statement, modifying_ctes  MERGE; WITH queries that change rows
     own_changes, savepoints    a transaction's view of its own changes; savepoints
-    copies                 COPY from and to files
-    missing, volatile, obeying    missing values; nextval and random; constraints at the end of statements
+    copy_files             COPY from and to files
+    omitted_columns, volatile_functions, constraint_checks  missing values; nextval and random; constraints at the end
+    of statements
 """

@@ -25,8 +25,8 @@ from everview.session.rights.principal import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Result, Row, coded
 from everview.sql.ddl import schemas
-from everview.sql.dml import code_inserts, missing, obeying, own_changes
-from everview.sql.dml.affected import Returning
+from everview.sql.dml import code_inserts, constraint_checks, omitted_columns, own_changes
+from everview.sql.dml.affected_rows import Returning
 from everview.sql.dml.conflicts import DoNothing, DoUpdate
 from everview.sql.rights import row_checks
 from everview.sql.scalar import constants, names
@@ -34,8 +34,8 @@ from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.query import Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Relation, Scope
-from everview.sql.text import parts
-from everview.sql.text.places import Source
+from everview.sql.text import consumed_parts
+from everview.sql.text.error_positions import Source
 from everview.types import INT
 
 if TYPE_CHECKING:
@@ -67,16 +67,16 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
         return lambda: _insert_codes(sql, table, asked)
 
     def change() -> list[Row]:
-        full = missing.completed(sql, table, at, rows())
+        full = omitted_columns.completed(sql, table, at, rows())
         if not isinstance(conflict, str) and full:
-            obeying.proposed(sql.core, table, relation_of(table).codec.encode(full))
+            constraint_checks.proposed(sql.core, table, relation_of(table).codec.encode(full))
         if isinstance(conflict, DoNothing):
             full = conflict.kept(sql, table, full)
             return insert_rows(sql, table, full, "error")
         if isinstance(conflict, str):
             return insert_rows(sql, table, full, conflict)
         fresh, old, changed = conflict.split(full)
-        changed = missing.generated(sql, table, changed)
+        changed = omitted_columns.generated(sql, table, changed)
         with sql.session.transaction():
             replace_rows(sql, table, old, changed)
             insert_rows(sql, table, fresh, "error")
@@ -141,7 +141,7 @@ def _given(
         return at, lambda: known
     query, compiler = sql.bound(node.expression, source, change=node)
     check_width(len(query.names), table, at, node, source)
-    missing.refuse_given(sql, table, at, node, source)
+    omitted_columns.refuse_given(sql, table, at, node, source)
     given = fitted(query, table, at, node, source)
     return at, Asked(sql, given, compiler)
 
@@ -196,8 +196,8 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
         changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in rows]
         if reset:
             at = [i for i in range(width) if i not in reset]
-            changed = missing.completed(sql, table, at, [tuple(row[i] for i in at) for row in changed])
-        changed = missing.generated(sql, table, changed)
+            changed = omitted_columns.completed(sql, table, at, [tuple(row[i] for i in at) for row in changed])
+        changed = omitted_columns.generated(sql, table, changed)
         replace_rows(sql, table, old, changed)
         return changed
 
@@ -212,7 +212,7 @@ def _reset(
     kept = [setting for p, setting in zip(at, settings, strict=True) if p not in reset]
     for place, (column, _) in zip(at, settings, strict=True):
         if place not in reset:
-            missing.refuse_given(sql, table, [place], column, source)
+            omitted_columns.refuse_given(sql, table, [place], column, source)
     return kept, reset
 
 
@@ -281,7 +281,7 @@ def replace_rows(sql: Statements, table: Table, old: list[Row], changed: list[Ro
         table.delete(old)
         insert_rows(sql, table, changed, "error")
         if sql.core.constraints.referring(relation_of(table).label):
-            obeying.moved(sql, table, old, changed)
+            constraint_checks.moved(sql, table, old, changed)
 
 
 def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
@@ -374,9 +374,9 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
         found: list[Any] = []
         for item, place in zip(items, at, strict=True):
             if is_default(item):
-                found.append(missing.NOT_GIVEN)
+                found.append(omitted_columns.NOT_GIVEN)
                 continue
-            missing.refuse_given(sql, table, [place], item, source)
+            omitted_columns.refuse_given(sql, table, [place], item, source)
             value = constants.folded(_fitted_value(scalars.bind(item), table, place, item, source), sql.core.interner)
             if not isinstance(value, Constant):
                 value = constants.known(value, sql.core.interner)
@@ -406,7 +406,7 @@ def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source:
     """The unique columns of ON CONFLICT (columns) or ON CONSTRAINT name; None if unspecified."""
     columns = [o.this if isinstance(o, exp.Ordered) else o for o in clause.args.get("conflict_keys") or []]
     for ordered in clause.args.get("conflict_keys") or []:
-        parts.understood(ordered)
+        consumed_parts.understood(ordered)
     uniques = _uniques(sql, table)
     named = clause.args.get("constraint")
     if named is not None:
@@ -452,7 +452,7 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     at = positions_of([s.this for s in clause.expressions], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name
-    missing.refuse_given(sql, table, at, clause, source)
+    omitted_columns.refuse_given(sql, table, at, clause, source)
     by = key if key is not None else relation_of(table).key
     return DoUpdate(sql, clause, name, table, by, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
 
@@ -484,7 +484,7 @@ def fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source
 def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source: Source) -> Expr:
     """A value converted to the table's column."""
     column = relation_of(table).columns[position]
-    return missing.fitted(value, column.type, at, source, f"{relation_of(table).label}.{column.name}")
+    return omitted_columns.fitted(value, column.type, at, source, f"{relation_of(table).label}.{column.name}")
 
 
 def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:

@@ -16,8 +16,8 @@ from everview.expr.nodes import ColumnRef, Expr
 from everview.language.relation import relation_of
 from everview.session.rights.principal import doing
 from everview.sql.answers.result import Row
-from everview.sql.dml.affected import Affected
-from everview.sql.text.places import Source
+from everview.sql.dml.affected_rows import Affected
+from everview.sql.text.error_positions import Source
 from everview.types import NULL
 
 if TYPE_CHECKING:

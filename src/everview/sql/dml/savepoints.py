@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.errors import did_you_mean
-from everview.sql.text.places import Source
+from everview.sql.text.error_positions import Source
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
-    from everview.sql.text.reading import Statement
+    from everview.sql.text.statement_reader import Statement
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
 """Introspection of queries and names.
 
-`explaining` has EXPLAIN, `describing` DESCRIBE, `showing` SHOW, and `reasons` WHY.
+`explain_statements` has EXPLAIN, `describe_statements` DESCRIBE, `show_statements` SHOW, and `reasons` WHY.
 """

@@ -20,11 +20,11 @@ from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.session.names.catalog import QUERY
 from everview.sql.answers.result import Result
-from everview.sql.rights import seen
+from everview.sql.rights import visible_relations
 from everview.sql.scalar import names
-from everview.sql.text import parts, reading
-from everview.sql.text.places import Source
-from everview.sql.text.words import Words
+from everview.sql.text import consumed_parts, statement_reader
+from everview.sql.text.error_positions import Source
+from everview.sql.text.token_reader import Words
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MOST_ROWS = 10
 """Maximum number of rows of a query that are explained."""
 
 
-def why(sql: Statements, statement: reading.Statement) -> Result:
+def why(sql: Statements, statement: statement_reader.Statement) -> Result:
     """WHY [NOT] view (values)"""
     words = Words(statement)
     words.need("WHY")
@@ -49,7 +49,7 @@ def why(sql: Statements, statement: reading.Statement) -> Result:
         raise words.error("the row's values are missing here", f"WHY {name} (1, 'a')")
     words.end()
     (row,) = sql.session.sql(f"SELECT {inside.strip()[1:-1]}").rows()
-    view = seen.whole(sql.session, name, "WHY")
+    view = visible_relations.whole(sql.session, name, "WHY")
     types = relation_of(view).node.types
     fitted = tuple(fitting(v, types[i]) if i < len(types) else v for i, v in enumerate(row))
     time = statement.notes.as_of
@@ -59,10 +59,10 @@ def why(sql: Statements, statement: reading.Statement) -> Result:
 
 def explain_why(sql: Statements, source: Source) -> Result:
     """EXPLAIN WHY query: its rows, each with its explanation."""
-    tree = reading.parsed(source)
-    if not isinstance(tree, reading.QUERIES):
+    tree = statement_reader.parsed(source)
+    if not isinstance(tree, statement_reader.QUERIES):
         raise source.refuse(tree, "only rows of queries have reasons", "EXPLAIN WHY SELECT ..., or WHY view (values)")
-    query, compiler = parts.whole(tree, source, lambda: sql.bound(tree, source))
+    query, compiler = consumed_parts.whole(tree, source, lambda: sql.bound(tree, source))
     if source.notes.as_of is not None:
         with sql.as_of(source, source.notes.as_of, compiler.used) as (past, now):
             return explain_why(past, now)

@@ -6,8 +6,8 @@ Read in this order:
     policies         CREATE POLICY, and where its condition is bound
     row_checks       rows that are staged, compared with policies
     identity         current_user, current_setting
-    seen, shares     a table or view as one tenant sees it
-    sharing          queries that many tenants follow: three ways to share them
+    visible_relations, shares  a table or view as one tenant sees it
+    shared_queries   queries that many tenants follow: three ways to share them
 
 Decisions are made by `everview.session.rights.access`, and nowhere else.
 """

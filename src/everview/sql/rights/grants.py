@@ -26,8 +26,8 @@ from everview.language.relation import relation_of
 from everview.session.rights.access import MONITOR, NO_RIGHTS, Access, forbidden
 from everview.session.rights.roles import PRIVILEGES, PUBLIC, Grant, Rights, Role
 from everview.sql.rights import roles
-from everview.sql.text import reading
-from everview.sql.text.words import Words
+from everview.sql.text import statement_reader
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -36,12 +36,12 @@ _SAME = {"SUBSCRIBE": "SELECT"}
 _ALL = {"SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "EXECUTE", "CREATE", "USAGE"}
 
 
-def grant(sql: Statements, statement: reading.Statement) -> None:
+def grant(sql: Statements, statement: statement_reader.Statement) -> None:
     """GRANT ... TO ..."""
     _change(sql, Words(statement), "GRANT", "TO")
 
 
-def revoke(sql: Statements, statement: reading.Statement) -> None:
+def revoke(sql: Statements, statement: statement_reader.Statement) -> None:
     """REVOKE ... FROM ..."""
     _change(sql, Words(statement), "REVOKE", "FROM")
 

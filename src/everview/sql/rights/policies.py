@@ -14,7 +14,7 @@ below all its expressions, so that no error can reveal hidden rows. The conditio
 rights: the tables that it reads need not be granted to anybody.
 
 In a one-off query `current_setting` is a constant. In one maintained for several tenants it is a parameter of one
-dataflow (`everview.sql.rights.sharing`).
+dataflow (`everview.sql.rights.shared_queries`).
 
 Views can have policies, too. A view reads with the rights of its creator.
 """
@@ -36,9 +36,9 @@ from everview.session.rights.principal import Principal, acting
 from everview.session.rights.roles import PUBLIC, Policy
 from everview.sql.rights import roles
 from everview.sql.select.scopes import Relation
-from everview.sql.text import parts, reading
-from everview.sql.text.places import Source, SqlError
-from everview.sql.text.words import Words
+from everview.sql.text import consumed_parts, statement_reader
+from everview.sql.text.error_positions import Source, SqlError
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -50,7 +50,7 @@ COMMANDS = ("ALL", "SELECT", "INSERT", "UPDATE", "DELETE")
 # statements
 
 
-def create(sql: Statements, statement: reading.Statement) -> None:
+def create(sql: Statements, statement: statement_reader.Statement) -> None:
     """CREATE POLICY"""
     words = Words(statement)
     words.need("CREATE", "POLICY")
@@ -70,7 +70,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
         sql.core.access.set_rights("relation", table, replace(rights, policies=(*rights.policies, policy)))
 
 
-def alter(sql: Statements, statement: reading.Statement) -> None:
+def alter(sql: Statements, statement: statement_reader.Statement) -> None:
     """ALTER POLICY name ON t RENAME TO other | [TO ...] [USING ...] [WITH CHECK ...]"""
     words = Words(statement)
     words.need("ALTER", "POLICY")
@@ -88,7 +88,7 @@ def alter(sql: Statements, statement: reading.Statement) -> None:
         sql.core.access.set_rights("relation", table, replace(rights, policies=policies))
 
 
-def drop(sql: Statements, statement: reading.Statement) -> None:
+def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     """DROP POLICY [IF EXISTS] name ON t"""
     words = Words(statement)
     words.need("DROP", "POLICY")
@@ -107,7 +107,7 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
         sql.core.access.set_rights("relation", table, replace(rights, policies=left))
 
 
-def row_security(sql: Statements, statement: reading.Statement) -> None:
+def row_security(sql: Statements, statement: statement_reader.Statement) -> None:
     """ALTER TABLE | VIEW t ENABLE | DISABLE | FORCE | NO FORCE ROW LEVEL SECURITY"""
     words = Words(statement)
     words.need("ALTER")
@@ -175,10 +175,10 @@ def _condition(sql: Statements, words: Words, table: str) -> str:
         raise words.error("a condition in brackets is missing here", "USING (x = 1)")
     source = _source(f"SELECT * FROM {_from(table)} WHERE {text}")
     try:
-        tree = reading.parsed(source)
+        tree = statement_reader.parsed(source)
         compiler = _inner(sql.compiler(source))
         with acting(_Anybody()):
-            parts.whole(tree, source, lambda: compiler.derived(tree, {}))
+            consumed_parts.whole(tree, source, lambda: compiler.derived(tree, {}))
     except PlanError as error:
         words.at = at
         message = error.message.partition(": ")[2] if isinstance(error, SqlError) else error.message
@@ -210,7 +210,7 @@ def visible(compiler: Compiler, name: str, relation: Relation, command: str = "S
     who = compiler.core.access.acting()
     assert who is not None
     source = _source(f"SELECT * FROM {_from(name)} WHERE {text}")
-    tree = reading.parsed(source)
+    tree = statement_reader.parsed(source)
     used = asked(tree, who, shared=compiler.shared)
     compiler.claims.update(used)
     inner = _inner(compiler, source)
@@ -257,7 +257,7 @@ def asked(tree: exp.Expr, who: Principal, shared: bool = False) -> dict[str, Any
         else:
             made = constant(value)
         made.meta.update(node.meta)
-        node.replace(parts.recorded(made))
+        node.replace(consumed_parts.recorded(made))
     return used
 
 

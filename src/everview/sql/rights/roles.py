@@ -29,8 +29,8 @@ from everview.session.rights.passwords import Verifier, digest_of, new_token
 from everview.session.rights.principal import WHO, Principal
 from everview.session.rights.roles import PUBLIC, QUOTAS, Role, Token
 from everview.sql.ddl import schemas
-from everview.sql.text import reading
-from everview.sql.text.words import Words
+from everview.sql.text import statement_reader
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.session.rights.access import Access
@@ -47,7 +47,7 @@ _FLAGS = {
 _IGNORED = ("CREATEDB", "NOCREATEDB", "REPLICATION", "NOREPLICATION")
 
 
-def create(sql: Statements, statement: reading.Statement) -> None:
+def create(sql: Statements, statement: statement_reader.Statement) -> None:
     """CREATE ROLE | USER | GROUP [IF NOT EXISTS] name [WITH] options"""
     words = Words(statement)
     words.need("CREATE")
@@ -66,7 +66,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
         access.set_role(role)
 
 
-def alter(sql: Statements, statement: reading.Statement) -> None:
+def alter(sql: Statements, statement: statement_reader.Statement) -> None:
     """ALTER ROLE | USER name [WITH] options | SET attribute = value | RESET attribute | QUOTA (...)"""
     words = Words(statement)
     words.need("ALTER")
@@ -90,7 +90,7 @@ def alter(sql: Statements, statement: reading.Statement) -> None:
         access.set_role(role)
 
 
-def drop(sql: Statements, statement: reading.Statement) -> None:
+def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     """DROP ROLE | USER | GROUP [IF EXISTS] name, ..."""
     words = Words(statement)
     words.need("DROP")
@@ -121,7 +121,7 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
         access.drop_role(name)
 
 
-def create_token(sql: Statements, statement: reading.Statement) -> Result:
+def create_token(sql: Statements, statement: statement_reader.Statement) -> Result:
     """CREATE TOKEN name FOR ROLE role [WITH (attribute = value, until = '...')]"""
     words = Words(statement)
     words.need("CREATE", "TOKEN")
@@ -151,7 +151,7 @@ def create_token(sql: Statements, statement: reading.Statement) -> Result:
     return sql.texts("token", [token])
 
 
-def drop_token(sql: Statements, statement: reading.Statement) -> None:
+def drop_token(sql: Statements, statement: statement_reader.Statement) -> None:
     """DROP TOKEN [IF EXISTS] name FOR ROLE role"""
     words = Words(statement)
     words.need("DROP", "TOKEN")
@@ -168,7 +168,7 @@ def drop_token(sql: Statements, statement: reading.Statement) -> None:
     access.set_role(replace(role, tokens=left))
 
 
-def set_role(sql: Statements, statement: reading.Statement) -> None:
+def set_role(sql: Statements, statement: statement_reader.Statement) -> None:
     """SET ROLE name | NONE, RESET ROLE: for the statements of this session's SQL that follow"""
     words = Words(statement)
     if words.next_is("RESET", "ROLE"):
@@ -200,7 +200,7 @@ def acting_as(sql: Statements, name: str) -> Principal:
     return replace(who, acts_as=name, attributes=attributes)
 
 
-def owner(sql: Statements, statement: reading.Statement) -> None:
+def owner(sql: Statements, statement: statement_reader.Statement) -> None:
     """ALTER TABLE | VIEW | FUNCTION | SCHEMA name OWNER TO role"""
     words = Words(statement)
     words.need("ALTER")
@@ -221,7 +221,7 @@ def owner(sql: Statements, statement: reading.Statement) -> None:
         access.set_rights(place, name, replace(rights, owner=role))
 
 
-def reassign(sql: Statements, statement: reading.Statement) -> None:
+def reassign(sql: Statements, statement: statement_reader.Statement) -> None:
     """REASSIGN OWNED BY a TO b"""
     words = Words(statement)
     words.need("REASSIGN", "OWNED", "BY")

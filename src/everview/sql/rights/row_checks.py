@@ -21,10 +21,10 @@ from everview.plan.substitute import substituted
 from everview.runtime.base import RemoteRows, columns_of
 from everview.session.rights.access import forbidden
 from everview.session.rights.principal import COMMAND, Principal, acting
-from everview.sql.answers import asking
+from everview.sql.answers import one_off
 from everview.sql.rights import policies
 from everview.sql.select.compiler import Compiler
-from everview.sql.text import reading
+from everview.sql.text import statement_reader
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -92,7 +92,7 @@ def _bound(core: Core, table: Table, text: str, who: Principal) -> plan.Node:
 def bound(core: Core, name: str, text: str, who: Principal) -> plan.Node:
     """The rows of a table or view that fulfil a condition of a policy, for somebody."""
     source = policies._source(f"SELECT * FROM {policies._from(name)} WHERE {text}")
-    tree = reading.parsed(source)
+    tree = statement_reader.parsed(source)
     policies.asked(tree, who)
     compiler = Compiler(core.session, source)
     compiler.trusted = True
@@ -116,7 +116,7 @@ def _passing(core: Core, table: Table, node: plan.Node, codes: np.ndarray) -> in
     rows = plan.Constant(tuple(map(tuple, relation.codec.decode_rows(codes))), relation.node.types)
     asked = substituted(node, {relation.node: rows})
     columns = list(relation.columns)
-    found = asking.rows(core.session, asked, lambda: Collection(asked, columns, core), None, "once")
+    found = one_off.rows(core.session, asked, lambda: Collection(asked, columns, core), None, "once")
     return int(found.shape[1])
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import calls, casts, constants, json_forms, moment_forms, spans
-from everview.sql.scalar.forms import Forms
-from everview.sql.text import parts
+from everview.sql.scalar import calls, casts, constants, interval_arithmetic, json_forms, moment_forms
+from everview.sql.scalar.handlers import Forms
+from everview.sql.text import consumed_parts
 from everview.types import INT, INTERVAL, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def on_add(scalars: Scalars, node: exp.Add) -> Expr:
         b = scalars.bind(right)
     else:
         a, b = _beside_moment(scalars, left, right)
-    found = spans.added(scalars, a, b)
+    found = interval_arithmetic.added(scalars, a, b)
     if found is not None:
         return found
     if a.type.kind == "int" and b.type.kind == "date":
@@ -58,7 +58,7 @@ def on_sub(scalars: Scalars, node: exp.Sub) -> Expr:
         if found is not None:
             return found
         a, b = _beside_moment(scalars, node.this, node.expression)
-    found = spans.subtracted(scalars, a, b)
+    found = interval_arithmetic.subtracted(scalars, a, b)
     if found is not None:
         return found
     kinds = (a.type.kind, b.type.kind)
@@ -92,7 +92,7 @@ def _moved(scalars: Scalars, moment: Expr, by: exp.Interval, sign: int) -> Expr:
 
 def on_mul(scalars: Scalars, node: exp.Mul) -> Expr:
     a, b = scalars.pair(node.this, node.expression)
-    return spans.multiplied(scalars, a, b) or scalars.call("mul", a, b)
+    return interval_arithmetic.multiplied(scalars, a, b) or scalars.call("mul", a, b)
 
 
 def on_neg(scalars: Scalars, node: exp.Neg) -> Expr:
@@ -100,7 +100,7 @@ def on_neg(scalars: Scalars, node: exp.Neg) -> Expr:
     if isinstance(inner, exp.TryCast) and isinstance(inner.this, exp.Literal) and inner.this.is_number:
         made = inner.copy()  # -128Y: Spark's smallest tinyint, although 128Y is invalid
         made.set("this", exp.Neg(this=inner.this.copy()))
-        parts.understood(inner)
+        consumed_parts.understood(inner)
         return scalars.bind(made)
     return scalars.call("neg", scalars.bind(inner))
 

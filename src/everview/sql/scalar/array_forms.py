@@ -9,7 +9,7 @@ from sqlglot import exp
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
 from everview.sql.scalar import constants
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.handlers import Forms
 from everview.sql.select import array_queries
 from everview.sql.text import dialects
 from everview.types import INT, STR, array

@@ -21,9 +21,9 @@ from everview.expr.library.regex_functions import in_re2
 from everview.expr.library.signatures import KINDS, Routine
 from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
-from everview.sql.scalar import borrowed, constants, zones
-from everview.sql.scalar.typedcalls import CALLS
-from everview.sql.text.callnames import SCALARS, TABLES, all_names
+from everview.sql.scalar import constants, foreign_functions, zones
+from everview.sql.scalar.composite_functions import CALLS
+from everview.sql.text.call_names import SCALARS, TABLES, all_names
 from everview.sql.text.dialects import DEFAULT
 from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
 
@@ -40,7 +40,7 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
         return SPECIAL[name](node, scalars)
     if name in SCALARS:
         return routine(name, node.expressions, node, scalars)
-    return borrowed.bound(name, node.expressions, node, scalars)
+    return foreign_functions.bound(name, node.expressions, node, scalars)
 
 
 def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
@@ -48,14 +48,14 @@ def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
     missing or means something else.
     """
     name = scalars.source.written(node).lower() if isinstance(node, exp.Func) else ""
-    is_borrowed = name in borrowed.BORROWED
+    is_borrowed = name in foreign_functions.BORROWED
     if not is_borrowed and name not in other_dialects.SHELF.routines:
         return None
     parts = [dict.get(node.args, part) for part in node.arg_types]
     given = [e for p in parts for e in (p if isinstance(p, list) else [p]) if isinstance(e, exp.Expr)]
     for part in node.arg_types:
         node.args.get(part)  # all of them are read
-    return (borrowed.bound if is_borrowed else routine)(name, given, node, scalars)
+    return (foreign_functions.bound if is_borrowed else routine)(name, given, node, scalars)
 
 
 def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
@@ -139,7 +139,7 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
             f"{name} gives rows, so it is not allowed here",
             f"put it into FROM, or alone into SELECT: {name}(...)",
         )
-    known = [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS, *borrowed.BORROWED, *_FORMS]
+    known = [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS, *foreign_functions.BORROWED, *_FORMS]
     if name in known:
         return scalars.source.refuse(node, f"{name} is not supported here")
     close = closest(name, known, alike=0.65)

@@ -11,8 +11,8 @@ from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
 from everview.sql.scalar import calls, constants, names, zones
-from everview.sql.scalar.forms import Forms
-from everview.sql.text.places import SqlError
+from everview.sql.scalar.handlers import Forms
+from everview.sql.text.error_positions import SqlError
 from everview.types import DATE, FLOAT, INT, STR, DataType, small_int
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import array_forms, constants, names
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.handlers import Forms
 from everview.types import BOOL
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sqlglot import exp
 from everview.codes import intervals
 from everview.codes.codec import Codec
 from everview.codes.digits import float_of
-from everview.codes.frozen import FrozenList
+from everview.codes.immutable import FrozenList
 from everview.codes.interner import Interner
 from everview.codes.scalars import DIGITS
 from everview.errors import EverviewError, PlanError
@@ -24,8 +24,8 @@ from everview.expr.library.strings import as_bytea
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
 from everview.expr.text_conversion import aware, in_zone, of_text, parse_moment, rounded
-from everview.sql.text.parts import understood
-from everview.sql.text.places import Source
+from everview.sql.text.consumed_parts import understood
+from everview.sql.text.error_positions import Source
 from everview.types import FREE, MOST_DIGITS, DataType, numeric
 
 DAY = 86_400_000_000

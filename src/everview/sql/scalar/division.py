@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import spans
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar import interval_arithmetic
+from everview.sql.scalar.handlers import Forms
 from everview.sql.text import dialects
 from everview.types import INT
 
@@ -23,7 +23,7 @@ def on_div(scalars: Scalars, node: exp.Div) -> Expr:
         b = _not_zero(scalars, b)
     if node.args.get("typed") and a.type.kind == b.type.kind == "int":
         return quotient(scalars, a, b)
-    return spans.divided(scalars, a, b) or scalars.call("div", a, b)
+    return interval_arithmetic.divided(scalars, a, b) or scalars.call("div", a, b)
 
 
 def _not_zero(scalars: Scalars, divisor: Expr) -> Expr:

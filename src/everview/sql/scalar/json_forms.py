@@ -9,7 +9,7 @@ from sqlglot import exp
 from everview.expr.jsonpath_parser import PathSyntax, compiled
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.handlers import Forms
 from everview.types import JSON, STR, array
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar.forms import Forms
-from everview.sql.text import parts
+from everview.sql.scalar.handlers import Forms
+from everview.sql.text import consumed_parts
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -56,7 +56,7 @@ def _queried(scalars: Scalars, node: exp.Expr) -> Expr:
     if chosen:
         select.set("where", exp.Where(this=body))
     for name in function.expressions:
-        parts.understood(name)
+        consumed_parts.understood(name)
     found = scalars.bind(exp.Array(expressions=[select]))
     if not whole_array.type.nullable:
         return found

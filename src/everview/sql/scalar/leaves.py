@@ -10,7 +10,7 @@ from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import PARAMETER
 from everview.sql.scalar import constants, row_forms
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.handlers import Forms
 from everview.sql.select import scopes
 from everview.types import BOOL, INT, STR
 

@@ -10,10 +10,10 @@ from sqlglot import exp
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import comparisons, constants
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.operands import OPERANDS
 from everview.sql.select import demand
-from everview.sql.text.places import has_query
+from everview.sql.text.error_positions import has_query
 from everview.types import INT
 
 if TYPE_CHECKING:

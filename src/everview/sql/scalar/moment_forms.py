@@ -12,10 +12,10 @@ from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.library.datetimes import COUNTED, EXTRACTED, TRUNCATED
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import borrowed, calls, casts, constants, division, spans, zones
-from everview.sql.scalar.forms import Forms
-from everview.sql.text import parts
-from everview.sql.text.places import offset_of
+from everview.sql.scalar import calls, casts, constants, division, foreign_functions, interval_arithmetic, zones
+from everview.sql.scalar.handlers import Forms
+from everview.sql.text import consumed_parts
+from everview.sql.text.error_positions import offset_of
 from everview.types import DATE, FLOAT, INT, STR, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "da
 def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     unit, value = node.name.lower(), scalars.bind(node.expression)
     unit = {"microsecond": "microseconds", "millisecond": "milliseconds"}.get(unit, unit)
-    found = spans.extracted(scalars, unit, value, node)
+    found = interval_arithmetic.extracted(scalars, unit, value, node)
     if found is not None:
         return found
     if value.type.kind == "time":
@@ -98,7 +98,7 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
     value = casts.cast_to(scalars, given, TIMESTAMP) if zone is None else scalars.call("zone_local", given, zone)
     unit = node.text("unit").lower()
     unit = _UNITS.get(unit, unit)
-    parts.understood(node.args["unit"])  # quoted or not
+    consumed_parts.understood(node.args["unit"])  # quoted or not
     if unit in TRUNCATED:
         cut = calls.called("trunc_more", [Literal(STR, unit), value], node, scalars)
     else:
@@ -229,7 +229,7 @@ def on_template(scalars: Scalars, node: exp.Expr) -> Expr:
         written = exp.Cast(this=node.this, to=exp.DataType.build("text"))
         node.set("this", exp.DPipe(this=exp.Literal.string("1970 "), expression=written))
         text = f"%Y {text}"
-    parts.understood(template)
+    consumed_parts.understood(template)
     node.set("format", exp.Literal.string(text))
     return scalars.bind(scalars.in_our_words(node))
 
@@ -258,7 +258,7 @@ def on_overlaps(scalars: Scalars, node: exp.Overlaps) -> Expr:
         if scalars.bind(end).type.kind == "interval":
             end = exp.Add(this=start.copy(), expression=end)
         ends += [start, end]
-    found = borrowed.bound("overlaps", ends, node, scalars)
+    found = foreign_functions.bound("overlaps", ends, node, scalars)
     assert found is not None
     return found
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from everview.codes.digits import whole_number
 from everview.codes.limits import INTEGER
 from everview.errors import closest
-from everview.sql.text.places import Source
+from everview.sql.text.error_positions import Source
 from everview.types import (
     BOOL,
     BYTES,

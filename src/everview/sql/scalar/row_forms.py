@@ -11,7 +11,7 @@ from sqlglot import exp
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.handlers import Forms
 from everview.types import INT, struct
 
 if TYPE_CHECKING:

@@ -26,23 +26,23 @@ from everview.sql.scalar import (
     comparisons,
     constants,
     division,
+    interval_arithmetic,
     json_forms,
     lambdas,
     leaves,
     logic,
     moment_forms,
+    named_functions,
     row_forms,
-    spans,
-    surroundings,
+    session_functions,
     text_forms,
-    users_functions,
     zones,
 )
-from everview.sql.scalar.forms import Forms
+from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.operands import OPERANDS, PARTS, SIMPLE
 from everview.sql.select.scopes import Scope, is_outside
-from everview.sql.text import dialects, parts
-from everview.sql.text.places import SqlError, has_query
+from everview.sql.text import consumed_parts, dialects
+from everview.sql.text.error_positions import SqlError, has_query
 from everview.types import BOOL
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 FORMS: Forms = {
     **leaves.FORMS,
-    **surroundings.FORMS,
-    **users_functions.FORMS,
+    **session_functions.FORMS,
+    **named_functions.FORMS,
     **arithmetic.FORMS,
     **division.FORMS,
     **comparisons.FORMS,
@@ -61,7 +61,7 @@ FORMS: Forms = {
     **text_forms.FORMS,
     **moment_forms.FORMS,
     **zones.FORMS,
-    **spans.FORMS,
+    **interval_arithmetic.FORMS,
     **array_forms.FORMS,
     **row_forms.FORMS,
     **json_forms.FORMS,
@@ -107,7 +107,7 @@ class Scalars:
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression over the positions of the scope's relation."""
         if node is None:
-            raise parts.Missing
+            raise consumed_parts.Missing
         if self._remembered is not None and id(node) in self._remembered:
             return self._remembered[id(node)][1]
         try:
@@ -165,7 +165,7 @@ class Scalars:
         self.source.only(node, *PARTS.get(kind, OPERANDS))
         try:
             return handler(self, node)
-        except parts.Missing:
+        except consumed_parts.Missing:
             what = f"{self.source.written(node)} lacks an argument"
             raise self.source.error(node, "E_ARITY", what, "see docs/sql.md for what it takes") from None
 
@@ -174,10 +174,10 @@ class Scalars:
         found = dialects.in_our_words(node) if isinstance(node, exp.Func) else None
         if found is None:
             raise self.refused(node)
-        parts.read(node)
+        consumed_parts.read(node)
         for part in node.iter_expressions():
             if part.parent is node:  # constants, which are in the other words too
-                parts.understood(part)
+                consumed_parts.understood(part)
         if "start" in node.meta:
             found.meta.setdefault("start", node.meta["start"])
         found.meta[moment_forms.TRANSLATED] = True

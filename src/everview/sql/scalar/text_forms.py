@@ -11,8 +11,8 @@ from everview.expr.library.regex_functions import in_re2, similar
 from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import array_forms, calls, casts
-from everview.sql.scalar.forms import Forms
-from everview.sql.scalar.typenames import sql_name
+from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.type_names import sql_name
 from everview.sql.text.dialects import version
 from everview.types import BOOL, BYTES, INT, STR
 

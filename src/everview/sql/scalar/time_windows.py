@@ -20,8 +20,8 @@ from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
-from everview.sql.text.notes import SESSION
-from everview.sql.text.places import SqlError
+from everview.sql.text.annotations import SESSION
+from everview.sql.text.error_positions import SqlError
 from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.expr.text_conversion import zone_of
 from everview.sql.scalar import constants
-from everview.sql.scalar.forms import Forms
-from everview.sql.text.places import Source
+from everview.sql.scalar.handlers import Forms
+from everview.sql.text.error_positions import Source
 from everview.types import STR, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from everview.sql.text.places import Source
+from everview.sql.text.error_positions import Source
 
 _MADE = "array_query"
 LIST, ITEM = "list", "item"

@@ -20,13 +20,13 @@ from everview.session.core import core_of
 from everview.session.names.estimates import estimates
 from everview.sql.answers import files
 from everview.sql.answers.parameters import Parameters
-from everview.sql.ddl import defined, schemas
+from everview.sql.ddl import schemas, sql_functions
 from everview.sql.rights import policies
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import (
     limits,
     recursion,
-    selects,
+    select_statement,
     set_operations,
     stream_windows,
     values,
@@ -35,8 +35,8 @@ from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.select.subqueries import Subqueries
 from everview.sql.select.table_functions import TableCall
-from everview.sql.text import parts
-from everview.sql.text.places import Source
+from everview.sql.text import consumed_parts
+from everview.sql.text.error_positions import Source
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -62,7 +62,7 @@ class Compiler:
         self.target: exp.Expr | None = None
         """The target table of a statement: a table even if WITH uses its name."""
         self.given: Mapping[int, Relation | None] = {}
-        """Data-modifying WITH queries, by identity; see `everview.sql.dml.modifying`."""
+        """Data-modifying WITH queries, by identity; see `everview.sql.dml.modifying_ctes`."""
         self.emitted = False
         """Whether there are windows for EMIT ON WINDOW CLOSE."""
         self.trusted = False
@@ -156,12 +156,12 @@ class Compiler:
         """Any query; with an outer scope its context comes first."""
         if id(root := node.root()) not in self._marked:
             self._marked[id(root)] = root
-            defined.mark(root, self.core.catalog)
+            sql_functions.mark(root, self.core.catalog)
         if isinstance(node, exp.Subquery):
             self.source.only(node, "this", "alias", "joins", "with_", "limit", "order", "offset")
             return limits.limited(self, node, self.query(node.this, self.with_clause(node, env), outer))
         if isinstance(node, exp.Select):
-            return selects.bound(self, node, self.with_clause(node, env), outer)
+            return select_statement.bound(self, node, self.with_clause(node, env), outer)
         if isinstance(node, exp.SetOperation):
             made = set_operations.bound(self, node, self.with_clause(node, env), outer)
             return limits.limited(self, node, made)
@@ -179,7 +179,7 @@ class Compiler:
             return recursion.bind_all(self, clause.expressions, env)
         for cte in clause.expressions:
             if self.given.get(id(cte.this), True) is None:  # it changes rows and gives none
-                parts.understood(cte.args["alias"])
+                consumed_parts.understood(cte.args["alias"])
                 continue
             env = {**env, cte.alias.lower(): self.cte(cte, env)}
         return env

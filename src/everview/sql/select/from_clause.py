@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
 from everview.session.clock.filters import Term
 from everview.sql.answers import files
 from everview.sql.answers.parameters import PARAMETER
-from everview.sql.clock import timed
+from everview.sql.clock import temporal_tables
 from everview.sql.scalar.moment_forms import JAVA
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import asof, demand, table_functions, temporal_joins
@@ -32,7 +32,7 @@ from everview.sql.select.conditions import conjuncts, moved, outer_join, shifted
 from everview.sql.select.join_order import ordered_join
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.select.table_functions import Bound, TableCall
-from everview.sql.text.places import SqlError, has_query
+from everview.sql.text.error_positions import SqlError, has_query
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -119,7 +119,7 @@ class FromClause:
         for part in conjuncts(node):
             if has_query(part):
                 self.late.append(part)
-            elif self.compiler.standing and timed.mentions_now(part) and not self.placed:
+            elif self.compiler.standing and temporal_tables.mentions_now(part) and not self.placed:
                 self._follow_clock(part)
             else:
                 self.conditions.append(Scalars(self.compiler, self.scope(), self.env).condition(part))
@@ -129,11 +129,11 @@ class FromClause:
         starts = [0]
         for leaf in self.leaves:
             starts.append(starts[-1] + len(leaf.fields))
-        for term in timed.terms(part, Scalars(self.compiler, self.scope(), self.env)):
+        for term in temporal_tables.terms(part, Scalars(self.compiler, self.scope(), self.env)):
             columns = term.expr.columns()
             owner = bisect(starts, min(columns, default=0)) - 1
             if not columns or max(columns) >= starts[owner + 1]:
-                raise self.source.refuse(part, "now() is compared with columns of several tables", timed.HINT)
+                raise self.source.refuse(part, "now() is compared with columns of several tables", temporal_tables.HINT)
             self.terms.append((owner, Term(shifted(term.expr, -starts[owner]), term.side), part))
 
     def widen(self, at: int, node: Node, more: int) -> None:
@@ -164,7 +164,7 @@ class FromClause:
         nodes, conditions = self._before_functions()
         for i in dict.fromkeys(owner for owner, _, _ in self.terms):
             mine = [(term, part) for owner, term, part in self.terms if owner == i]
-            nodes[i] = timed.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
+            nodes[i] = temporal_tables.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
         nodes += self.wanted
         late = [c for c in conditions if self.outer is not None and self.outer.demand is not None]
         late = [c for c in late if demand.fails(c)]  # not for rows that were not requested
@@ -401,7 +401,7 @@ class FromClause:
             relation = self.compiler.table(node, self.env)
             spec = self.source.notes.windows.get(node.this.meta.get("start", -1))
             if spec is not None:
-                relation = timed.window(self.compiler, node, relation, spec)
+                relation = temporal_tables.window(self.compiler, node, relation, spec)
             if not files.is_file(node, self.source):
                 relation = relation.called(node.name)
             return self._inner_joins(node, self._aliased(relation, node))

@@ -36,14 +36,14 @@ from everview.plan.nodes import (
 from everview.sql.folds import Folding
 from everview.sql.lists import Documents, Listing
 from everview.sql.scalar.scalars import Bound, Scalars
-from everview.sql.select import composed, named_aggregates
-from everview.sql.select.moments import MOMENTS, moment
+from everview.sql.select import exact_sums, named_aggregates
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
 from everview.sql.select.sort_keys import sort_keys
+from everview.sql.select.variances import MOMENTS, moment
 from everview.sql.select.windows import AGGREGATES, windows_in
-from everview.sql.text import parts
-from everview.sql.text.callnames import LISTS
-from everview.sql.text.places import has_query
+from everview.sql.text import consumed_parts
+from everview.sql.text.call_names import LISTS
+from everview.sql.text.error_positions import has_query
 from everview.types import FLOAT, INT, JSON, STR, DataType, array
 
 
@@ -167,7 +167,7 @@ class Grouped(Scalars):
             self._refuse_outer(node, arg)
         if test is not None:
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
-        if arg is not None and composed.is_composed(AGGREGATES.get(type(node)), arg, self.source.dialect):
+        if arg is not None and exact_sums.is_composed(AGGREGATES.get(type(node)), arg, self.source.dialect):
             return self._composed(node, arg, distinct)
         if isinstance(node, (exp.Sum, exp.Avg)) and arg is not None and arg.type.width and arg.type.kind == "int":
             arg = functions.cast(arg, INT)  # a sum of small ints is no small int
@@ -287,13 +287,13 @@ class Grouped(Scalars):
     def _composed(self, node: exp.Expr, arg: Expr, distinct: bool) -> Callable[[], Expr]:
         """sum and avg of values that are not codes: composed from the sums of their int parts."""
         of = (arg,) if distinct else ()
-        put = composed.whole(arg.type)
-        found = [self._column(_total(part, of)) for part in composed.parts(arg)]
+        put = exact_sums.whole(arg.type)
+        found = [self._column(_total(part, of)) for part in exact_sums.parts(arg)]
         count = self._column(_Slot("count", arg if arg.type.nullable else None, of, INT))
 
         def made() -> Expr:
             total = put(*(f() for f in found))
-            return total if isinstance(node, exp.Sum) else composed.average(total, count(), arg.type)
+            return total if isinstance(node, exp.Sum) else exact_sums.average(total, count(), arg.type)
 
         return made
 
@@ -449,7 +449,7 @@ class Grouped(Scalars):
         if id(inner) in self.columns:
             return self.columns[id(inner)]()
         if node in self.written:
-            parts.understood(node)
+            consumed_parts.understood(node)
             return self.scope.relation.ref(self.written[node])
         if isinstance(node, exp.Literal) or not self._is_of_rows(node):
             return None
@@ -529,7 +529,7 @@ def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[in
 
     def index(key: exp.Expr) -> int:
         if key in keys:
-            parts.understood(key)
+            consumed_parts.understood(key)
         else:
             keys.append(key)
         return keys.index(key)

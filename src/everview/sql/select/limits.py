@@ -21,8 +21,8 @@ from everview.plan.nodes import Filter, Node, Project, Threshold, TopK
 from everview.plan.windows import Window, WindowCall
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import outputs
-from everview.sql.select.counts import ALL_ROWS, count
 from everview.sql.select.query import Query
+from everview.sql.select.row_counts import ALL_ROWS, count
 from everview.sql.select.sort_keys import sort_keys
 from everview.types import INT
 

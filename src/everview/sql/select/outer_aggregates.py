@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from everview.sql.select.from_clause import FromClause
 from everview.sql.select.scopes import OUTSIDE, Correlated, Outer, Scope
-from everview.sql.text.places import SqlError
+from everview.sql.text.error_positions import SqlError
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler

@@ -18,7 +18,7 @@ from everview.errors import did_you_mean
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan.nodes import Filter, Node
 from everview.plan.topk import first_rows
-from everview.sql.text.places import Source
+from everview.sql.text.error_positions import Source
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from everview.sql.scalar.scalars import Scalars
 from everview.sql.scalar.time_windows import again, begin, length, moved, offset, plain, steps
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.select.table_functions import TableCall
-from everview.sql.text import parts
-from everview.sql.text.notes import SESSION
+from everview.sql.text import consumed_parts
+from everview.sql.text.annotations import SESSION
 from everview.types import INT
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def group(compiler: Compiler, select: exp.Select, scope: Scope, env: Env, contex
     for key, column in zip(keys, windows, strict=True):
         for node in (key, *(n for n in select.find_all(exp.Anonymous) if n == key)):
             scope.placed[id(node)] = column
-            parts.understood(node)
+            consumed_parts.understood(node)
     clause.set("expressions", [each for k in clause.expressions for each in (keys if k is at else [k])])
 
 

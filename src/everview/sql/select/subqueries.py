@@ -29,7 +29,7 @@ from everview.plan import joins
 from everview.plan.joins import same_keys
 from everview.plan.nodes import Aggregate, Filter, Node, Project, Reduce, Threshold
 from everview.plan.nodes import Constant as Rows
-from everview.sql.clock.timed import mentions_now
+from everview.sql.clock.temporal_tables import mentions_now
 from everview.sql.scalar import comparisons
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import demand, memberships, outputs
@@ -37,7 +37,7 @@ from everview.sql.select.conditions import conjuncts, outer_join, shifted
 from everview.sql.select.from_clause import FromClause
 from everview.sql.select.scopes import Correlated, Outer, PairScope, Scope
 from everview.sql.select.sort_keys import sort_keys
-from everview.sql.text.places import has_query
+from everview.sql.text.error_positions import has_query
 from everview.types import BOOL, INT
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
 from everview.sql.scalar import calls, constants, json_forms
 from everview.sql.text import dialects
-from everview.sql.text.callnames import TABLES
-from everview.sql.text.notes import SESSION
+from everview.sql.text.annotations import SESSION
+from everview.sql.text.call_names import TABLES
 from everview.sql.unfolding import SideBySide, Unfolding
 from everview.types import INT, JSON, STR, TIMESTAMP, DataType, array
 

@@ -15,7 +15,7 @@ from everview.sql.select import (
 )
 from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Outer, Relation, Scope
-from everview.sql.text import parts
+from everview.sql.text import consumed_parts
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -35,7 +35,7 @@ def bound(compiler: Compiler, node: exp.Values, env: Env, outer: Outer | None) -
     names = tuple(f"column{i + 1}" for i in range(len(rows[0].types) - context))
     alias = node.args.get("alias")
     if alias is not None and not isinstance(node.parent, (exp.From, exp.Join)):  # VALUES (1, 2) AS t(a, b)
-        parts.understood(alias)
+        consumed_parts.understood(alias)
         given = tuple(c.name for c in alias.columns)
         names = (*given, *names[len(given) :])
     return Query(_written(Union(tuple(rows))) if len(rows) > 1 else rows[0], names, context)

@@ -17,7 +17,7 @@ from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
 from everview.plan.windows import WindowKind
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.text.callnames import LISTS
+from everview.sql.text.call_names import LISTS
 from everview.types import BOOL, JSON, STR, DataType, array
 
 

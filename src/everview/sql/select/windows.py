@@ -25,11 +25,11 @@ from everview.plan import joins
 from everview.plan.windows import TO_PEERS, WHOLE, Frame, Window, WindowCall, WindowKind
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select import composed, window_lists
-from everview.sql.select.moments import MOMENTS, moment
+from everview.sql.select import exact_sums, window_lists
 from everview.sql.select.scopes import Relation, Scope, columns_of
 from everview.sql.select.sort_keys import sort_keys
-from everview.sql.text.callnames import all_names
+from everview.sql.select.variances import MOMENTS, moment
+from everview.sql.text.call_names import all_names
 from everview.types import FLOAT, INT, DataType
 
 _RANKS: dict[type[exp.Expr], tuple[WindowKind, DataType]] = {
@@ -336,7 +336,7 @@ class Windows:
         if kind == "count":
             return _Wanted(kind, INT, arg if arg is not None and arg.type.nullable else None, frame)
         assert arg is not None
-        if composed.is_composed(kind, arg, self.source.dialect):
+        if exact_sums.is_composed(kind, arg, self.source.dialect):
             return _composed(kind, arg, frame)
         if kind in ("sum", "avg") and arg.type.width and arg.type.kind == "int":
             arg = functions.cast(arg, INT)  # a sum of small ints is no small int
@@ -377,13 +377,13 @@ class Windows:
 
 def _composed(kind: WindowKind, arg: Expr, frame: Frame) -> _Composed:
     """sum and avg of numerics and intervals, avg of decimals."""
-    parts, put = composed.parts(arg), composed.whole(arg.type)
+    parts, put = exact_sums.parts(arg), exact_sums.whole(arg.type)
     nullable = arg.type.nullable or not _has_itself(frame)
     sums = tuple(_Wanted("sum", replace(part.type, width=0, nullable=nullable), part, frame) for part in parts)
     if kind == "sum":
         return _Composed(sums, put)
     count = _Wanted("count", INT, arg if arg.type.nullable else None, frame)
-    return _Composed((*sums, count), lambda *found: composed.average(put(*found[:-1]), found[-1], arg.type))
+    return _Composed((*sums, count), lambda *found: exact_sums.average(put(*found[:-1]), found[-1], arg.type))
 
 
 def _has_itself(frame: Frame) -> bool:

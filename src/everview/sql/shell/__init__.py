@@ -3,6 +3,6 @@
 Read in this order:
 
     script                 a file of statements
-    repl                   the prompt; `terminal` edits, completes and pages, `copying` is its \\copy
+    repl                   the prompt; `terminal` edits, completes and pages, `copy_command` is its \\copy
     output, live           answers, and views that update themselves on the screen
 """

@@ -21,12 +21,12 @@ from everview.errors import EverviewError, InputError, did_you_mean
 from everview.language.relation import relation_of
 from everview.session.reads.rendering import counted
 from everview.sql.answers.result import Result
-from everview.sql.inspection import describing
-from everview.sql.shell import copying, script
+from everview.sql.inspection import describe_statements
+from everview.sql.shell import copy_command, script
 from everview.sql.shell.output import MODES, Output
 from everview.sql.statements import Statements
 from everview.sql.streams.subscription import Subscription
-from everview.sql.text.places import SqlError
+from everview.sql.text.error_positions import SqlError
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -219,7 +219,7 @@ class Repl:
             "\\d": lambda name: self.show("\n".join(self.described(name) if name else self.listed())),
             "\\x": lambda _: self._mode("table" if self.output.mode == "line" else "line"),
             "\\mode": lambda mode: self._mode(mode) if mode else self.show(f"{self.output.mode}; {', '.join(MODES)}"),
-            "\\copy": lambda text: self.show(copying.copy(self.session, text)),
+            "\\copy": lambda text: self.show(copy_command.copy(self.session, text)),
             "\\watch": self._watch,
             "\\u": self._unsubscribe,
             "\\timing": lambda _: self._timing(),
@@ -271,7 +271,7 @@ class Repl:
         """The columns of a table or view, and the plan of a view."""
         spelled = self.statements.spelled(name)
         found = self.session[spelled]
-        yield Output().text(describing.named(self.statements, spelled))
+        yield Output().text(describe_statements.named(self.statements, spelled))
         if relation_of(found).label in self.session.views:
             yield from ("", *found.explain().split("\n"))
 

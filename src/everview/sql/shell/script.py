@@ -17,8 +17,8 @@ from everview.session.reads import rendering
 from everview.sql.answers.result import Result
 from everview.sql.statements import Statements
 from everview.sql.streams.subscription import Subscription
-from everview.sql.text import reading
-from everview.sql.text.places import SqlError
+from everview.sql.text import statement_reader
+from everview.sql.text.error_positions import SqlError
 
 if TYPE_CHECKING:
     from everview.session.changes.batch import Batch
@@ -67,7 +67,7 @@ def run(
         if isinstance(error, SqlError):
             error.message = f"{path.name}, {error.message}"
         elif statements.current is not None:
-            error.message = f"{path.name}, line {reading.line_of(statements.current)}: {error.message}"
+            error.message = f"{path.name}, line {statement_reader.line_of(statements.current)}: {error.message}"
         raise
     if "CREATE SOURCE" in started and "RUN" not in started:
         tell(session.run(until, progress=progress), None)
@@ -76,7 +76,7 @@ def run(
 def has_run(path: Path) -> bool:
     """Whether a script contains a RUN."""
     try:
-        return any(statement.first == "RUN" for statement in reading.statements(path.read_text()))
+        return any(statement.first == "RUN" for statement in statement_reader.statements(path.read_text()))
     except (OSError, EverviewError):
         return False  # running it will tell
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from everview.sql.shell import live
+from everview.sql.shell import live_display
 from everview.sql.shell.output import Output
 from everview.sql.shell.repl import Repl
 
@@ -42,7 +42,7 @@ def talk(session: Session, mode: str = "table") -> None:
         complain=lambda text: print(f"{RED}{text}{PLAIN}" if coloured else text),
         output=Output(mode, rows=MAX_ROWS_SHOWN, widest=WIDEST),
         talkative=True,
-        watch=live.watch,
+        watch=live_display.watch,
     )
     editing = _prepare_editing(repl)
     print("SQL ends with a semicolon; help for commands, exit to leave.")

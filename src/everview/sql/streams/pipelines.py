@@ -23,8 +23,8 @@ from everview.codes.digits import whole_number
 from everview.errors import InputError, did_you_mean
 from everview.sql.answers.files import forbidden
 from everview.sql.ddl.definitions import columns_of
-from everview.sql.text.reading import Statement
-from everview.sql.text.words import Words
+from everview.sql.text.statement_reader import Statement
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements

@@ -15,11 +15,11 @@ from everview.session.reads.subscribable import Subscribable
 from everview.session.view import View
 from everview.sql.ddl import schemas
 from everview.sql.ddl.definitions import create_view
-from everview.sql.rights import sharing
+from everview.sql.rights import shared_queries
 from everview.sql.rights.shares import Share
-from everview.sql.text import parts, reading
-from everview.sql.text.places import Source
-from everview.sql.text.words import Words
+from everview.sql.text import consumed_parts, statement_reader
+from everview.sql.text.error_positions import Source
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -88,7 +88,7 @@ class Subscription:
         return f"Subscription({self.name}, {len(self._kept)} batches wait)"
 
 
-def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
+def subscribe(sql: Statements, statement: statement_reader.Statement) -> Subscription:
     """SUBSCRIBE [TO] view or table, or TO (query), [WITHOUT SNAPSHOT]"""
     words = Words(statement)
     words.need("SUBSCRIBE")
@@ -102,15 +102,15 @@ def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
     snapshot = not words.next_is("WITHOUT", "SNAPSHOT")
     words.end()
     if not query:
-        return Subscription(sharing.of_name(sql, name), snapshot=snapshot)
+        return Subscription(shared_queries.of_name(sql, name), snapshot=snapshot)
     start = statement.text.index("(")
     blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
     source = Source(blank + query, statement.notes, dialect=statement.dialect)
     if sql.core.access.acting() is not None:
-        return Subscription(sharing.of_query(sql, source), snapshot=snapshot)
+        return Subscription(shared_queries.of_query(sql, source), snapshot=snapshot)
     sql.subscriptions += 1
     while (named := f"(subscription {sql.subscriptions})") in sql.core.catalog.views:  # of another connection
         sql.subscriptions += 1
-    created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source))
-    view = parts.whole(created.expression, source, lambda: create_view(sql, named, created, source))()
+    created = exp.Create(this=exp.to_table("s"), expression=statement_reader.parsed(source))
+    view = consumed_parts.whole(created.expression, source, lambda: create_view(sql, named, created, source))()
     return Subscription(view, snapshot=snapshot, own=True)

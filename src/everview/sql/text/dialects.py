@@ -28,7 +28,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 import everview
-from everview.sql.text.callnames import AGGREGATES, LISTS, SCALARS, TABLES, TYPED
+from everview.sql.text.call_names import AGGREGATES, LISTS, SCALARS, TABLES, TYPED
 
 _READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *TYPED, *LISTS}
 

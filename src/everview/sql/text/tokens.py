@@ -1,8 +1,8 @@
 """Detects what sqlglot drops while it parses.
 
 sqlglot parses many dialects leniently. It accepts a trailing comma, and some functions drop unknown arguments
-(`array_agg(x, y)`), leaving no trace in the tree, where `everview.sql.text.parts` would find them unread. The text's
-tokens are therefore compared with the tree:
+(`array_agg(x, y)`), leaving no trace in the tree, where `everview.sql.text.consumed_parts` would find them unread. The
+text's tokens are therefore compared with the tree:
 
 - a comma stands between two things;
 - every name, number and quoted text is found in the tree: at its place, or as a word that some node keeps.

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.codes.frozen import FrozenList
+from everview.codes.immutable import FrozenList
 from everview.server.pg.answers import Answer, Column
-from everview.server.pg.catalog import rewriting, shapes
+from everview.server.pg.catalog import result_types, sqlite_translation
 from everview.server.pg.catalog.contents import Contents, Numbers, Picture, contents, pictured
 from everview.server.pg.catalog.functions import Asker, Functions, items, written
 from everview.server.pg.catalog.relations import LETTER_OF, LETTERS, RELATIONS
 from everview.server.pg.commands import Command
 from everview.server.pg.oids import number_of, type_of
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.session.core import core_of
 from everview.session.reads import concurrent_reads
-from everview.sql.answers.given import Given
+from everview.sql.answers.parameter_values import Given
 from everview.types import INT, STR, DataType
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Catalog:
         if not any(w in _WORDS or w.startswith("pg_") or w == "information_schema" for w in said):
             return False
         try:
-            tree = rewriting.parsed(command.text)
+            tree = sqlite_translation.parsed(command.text)
         except PgError:
             return False
         inside = {c.alias_or_name.lower() for c in tree.find_all(exp.CTE)}
@@ -82,7 +82,7 @@ class Catalog:
         self, client: Client, command: Command, text: str, said: dict[str, DataType]
     ) -> tuple[Given, list[Column]]:
         """A catalogue query's parameters and columns."""
-        tree = rewriting.parsed(text)
+        tree = sqlite_translation.parsed(text)
         given = Given(dict(said))
         for parameter in tree.find_all(exp.Parameter):
             oid = _parameter_type(parameter)
@@ -95,7 +95,7 @@ class Catalog:
 
     async def answered(self, client: Client, text: str, given: Given, told: list[Column] | None) -> Answer:
         """A catalogue query's rows, of the columns that the client was told, if it was."""
-        return await self._run(client, rewriting.parsed(text), dict(given.values or {}), told)
+        return await self._run(client, sqlite_translation.parsed(text), dict(given.values or {}), told)
 
     async def _run(
         self, client: Client, tree: exp.Expr, values: dict[str, Any], told: list[Column] | None = None
@@ -104,7 +104,7 @@ class Catalog:
         functions.error = None
         access = core_of(self._engine.session).access
         functions.asker = Asker(client.settings, client.name, client.database, client.process, client.who, access)
-        text = rewriting.rewritten(tree)
+        text = sqlite_translation.rewritten(tree)
         bound = {f"p{name}": _plain(value) for name, value in values.items()}
         try:
             cursor = db.execute(text, bound)
@@ -152,12 +152,12 @@ def _is_catalogue(table: exp.Table) -> bool:
 def _calls(tree: exp.Expr) -> bool:
     """Whether a query without tables calls something that only the catalogue knows."""
     for node in tree.walk():
-        name = rewriting.function_name(node)
-        if name in _WORDS or name.startswith("pg_") or type(node).__name__ in rewriting.NODES:
+        name = sqlite_translation.function_name(node)
+        if name in _WORDS or name.startswith("pg_") or type(node).__name__ in sqlite_translation.NODES:
             return True
         if isinstance(node, exp.Column) and node.name.lower() in _WORDS and not node.table:
             return True
-        if isinstance(node, exp.Cast) and rewriting.type_name(node).startswith("reg"):
+        if isinstance(node, exp.Cast) and sqlite_translation.type_name(node).startswith("reg"):
             return True
     return False
 
@@ -202,7 +202,7 @@ def _allowed(action: int, *_: object) -> int:
 def _parameter_type(parameter: exp.Parameter) -> int:
     """The number of the type that a parameter is cast to; text if to nothing."""
     parent = parameter.parent
-    oid = number_of(rewriting.type_name(parent)) if isinstance(parent, exp.Cast) else 0
+    oid = number_of(sqlite_translation.type_name(parent)) if isinstance(parent, exp.Cast) else 0
     return oid if type_of(oid) is not None else 25
 
 
@@ -216,7 +216,7 @@ def _plain(value: Any) -> Any:
 
 
 def _columns(tree: exp.Expr, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Column]:
-    told = shapes.columns_of(tree)
+    told = result_types.columns_of(tree)
     if told is None or len(told) != len(names):
         told = []
         for name in names:

@@ -11,9 +11,9 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from everview.codes.declare import data_type
+from everview.codes.type_declarations import data_type
 from everview.language.relation import relation_of
-from everview.server.pg.catalog.granted import RightsPicture, add_policies, add_roles, roles_shown
+from everview.server.pg.catalog.privileges import RightsPicture, add_policies, add_roles, roles_shown
 from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
 from everview.server.pg.settings import Settings
@@ -23,7 +23,7 @@ from everview.session.rights.access import MONITOR
 from everview.session.rights.roles import Role
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql.answers.observed import SCHEMA
+from everview.sql.answers.system_queries import SCHEMA
 from everview.sql.ddl import schemas
 from everview.system.relations import LOGGED, PRESENT
 from everview.types import FREE, MOST_DIGITS, DataType

@@ -16,10 +16,10 @@ from typing import Any
 from everview.errors import EverviewError
 from everview.expr.text_conversion import of_text
 from everview.server.pg.catalog.contents import Contents, quoted_name
-from everview.server.pg.catalog.granted import has_privilege
+from everview.server.pg.catalog.privileges import has_privilege
 from everview.server.pg.oids import TYPES, named
 from everview.server.pg.settings import Settings
-from everview.server.pg.states import PgError
+from everview.server.pg.sqlstates import PgError
 from everview.session.rights.access import Access
 from everview.session.rights.principal import Principal
 from everview.sql.text.dialects import version

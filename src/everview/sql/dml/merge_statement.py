@@ -1,0 +1,202 @@
+"""MERGE INTO t USING s ON ... WHEN [NOT] MATCHED [BY SOURCE] [AND ...] THEN UPDATE, DELETE, INSERT or DO NOTHING.
+
+Every WHEN becomes a separate query: for matched rows of the table, for unmatched rows of the source, or for unmatched
+rows of the table, each with its condition and without the rows of the preceding WHENs of its kind. All are evaluated
+before anything is changed. Changing a row of the table twice is an error.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import InputError
+from everview.language.relation import relation_of
+from everview.session.rights.principal import doing
+from everview.session.table import Table
+from everview.sql.answers.result import Row
+from everview.sql.dml import changes, omitted_columns, own_changes
+from everview.sql.dml.affected_rows import Returning
+from everview.sql.dml.changes import Rows
+from everview.sql.text.error_positions import Source
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Do, Statements
+
+
+@dataclass(frozen=True)
+class _When:
+    """The action of one WHEN: deleted rows (the first columns found) and inserted rows."""
+
+    rows: Rows
+    old: bool
+    new: tuple[int, ...] | None
+    """the positions of a new row's columns among those found; None: there is no new row"""
+    matched: bool
+
+
+def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
+    """MERGE INTO ... USING ... ON ... WHEN ... [RETURNING t.x, ...]"""
+    table = changes.table_of(sql, node.this, source)
+    clause = node.args.get("returning")
+    if clause is not None and any(isinstance(e, exp.Star) for e in clause.expressions):
+        name = node.this.alias_or_name
+        raise source.refuse(clause, "after MERGE, * would be columns of both sides", f"RETURNING {name}.*")
+    returning = Returning(sql, node, table, source)
+    joined = exp.Join(this=node.args["using"], kind="CROSS")
+    every = changes.of_target(node)
+    every.set("joins", [joined])
+    every.set("where", exp.Where(this=node.args["on"]))
+    sql.bound(every, source, change=node)  # reads both sides; what follows uses copies of them
+    whens = _whens(sql, node, table, source)
+
+    def change() -> list[Row]:
+        found = [(when, when.rows()) for when in whens]
+        width = len(relation_of(table).columns)
+        _check_once(sql, table, [row[:width] for when, rows in found if when.old and when.matched for row in rows])
+        gone = [row[:width] for when, rows in found if when.old and when.new is None for row in rows]
+        old = [row[:width] for when, rows in found if when.old and when.new is not None for row in rows]
+        changed = omitted_columns.generated(sql, table, _new(found, old=True))
+        new = omitted_columns.generated(sql, table, _new(found, old=False))
+        with sql.session.transaction(), doing("MERGE"):
+            if gone:
+                table.delete(gone)
+            changes.replace_rows(sql, table, old, changed)
+            changes.insert_rows(sql, table, new, "error")
+        return [*changed, *new, *gone]
+
+    return lambda: changes.done(sql, change, returning)
+
+
+def _new(found: list[tuple[_When, list[Row]]], *, old: bool) -> list[Row]:
+    """Inserted rows: replacements or additions."""
+    return [tuple(row[i] for i in w.new) for w, rows in found if w.new is not None and w.old == old for row in rows]
+
+
+def _whens(sql: Statements, node: exp.Merge, table: Table, source: Source) -> list[_When]:
+    made: list[_When] = []
+    before: dict[tuple[bool, bool], list[exp.Expr]] = {}
+    clause = node.args["whens"]
+    for when in clause.expressions:
+        kind = (bool(when.args.get("matched")), bool(when.args.get("source")))
+        earlier = before.setdefault(kind, [])
+        condition = when.args.get("condition")
+        tests = [*([condition] if condition is not None else []), *(_unless(e) for e in earlier)]
+        one = _when(sql, node, when, kind, tests, table, source)
+        if one is not None:
+            made.append(one)
+        earlier.append(condition.copy() if condition is not None else exp.true())
+    return made
+
+
+def _unless(condition: exp.Expr) -> exp.Expr:
+    """That a preceding condition was false or NULL."""
+    return exp.Not(this=exp.Coalesce(this=exp.Paren(this=condition.copy()), expressions=[exp.false()]))
+
+
+def _when(
+    sql: Statements,
+    node: exp.Merge,
+    when: exp.When,
+    kind: tuple[bool, bool],
+    tests: list[exp.Expr],
+    table: Table,
+    source: Source,
+) -> _When | None:
+    matched, by_source = kind
+    then = when.args["then"]
+    word = then.name.upper() if isinstance(then, exp.Var) else ""
+    width = len(relation_of(table).columns)
+    doing_now = "INSERT" if isinstance(then, exp.Insert) else "UPDATE" if isinstance(then, exp.Update) else word
+    if doing_now in ("INSERT", "UPDATE", "DELETE"):
+        sql.core.access.may(doing_now, "relation", relation_of(table).label)
+    if isinstance(then, exp.Insert):
+        if matched or by_source:
+            raise source.error(then, "E_SYNTAX", "only rows that are not matched can be inserted", "UPDATE or DELETE")
+        return _inserted(sql, node, then, tests, table, source)
+    if not matched and not by_source and word != "DO NOTHING":
+        raise source.error(when, "E_SYNTAX", "rows that are not matched can only be inserted", "INSERT or DO NOTHING")
+    settings: list[tuple[exp.Expr, exp.Expr]] = []
+    if isinstance(then, exp.Update):
+        settings = [pair for setting in then.expressions for pair in changes.settings_of(setting, source)]
+    elif word not in ("DELETE", "DO NOTHING"):
+        raise source.refuse(then, "WHEN is followed by UPDATE SET, DELETE, INSERT or DO NOTHING")
+    at = changes.positions_of([column for column, _ in settings], table, source)
+    select = changes.of_target(node, [value for _, value in settings])
+    if matched:
+        select.set("joins", [exp.Join(this=node.args["using"].copy(), kind="CROSS")])
+        tests = [node.args["on"].copy(), *tests]
+    else:
+        tests = [_alone(node, node.args["using"].copy()), *tests]
+    rows = _rows(sql, node, select, tests, source, table, [*range(width), *at])
+    if word == "DO NOTHING":
+        return None
+    places = {position: width + i for i, position in enumerate(at)}
+    new = None if word == "DELETE" else tuple(places.get(i, i) for i in range(width))
+    return _When(rows, True, new, matched)
+
+
+def _inserted(
+    sql: Statements, node: exp.Merge, then: exp.Insert, tests: list[exp.Expr], table: Table, source: Source
+) -> _When:
+    listed, given = then.this, then.expression
+    if not isinstance(given, exp.Tuple):
+        raise source.refuse(then, "INSERT is followed by VALUES (...)")
+    width = len(relation_of(table).columns)
+    at = list(range(width)) if listed is None else changes.positions_of(listed.expressions, table, source)
+    changes.check_width(len(given.expressions), table, at, then, source)
+    select = exp.Select(expressions=list(given.expressions), from_=exp.From(this=node.args["using"].copy()))
+    rows = _rows(sql, node, select, [_alone(node, node.this), *tests], source, table, at)
+
+    omitted_columns.refuse_given(sql, table, at, then, source)
+
+    def full() -> list[Row]:
+        return omitted_columns.completed(sql, table, at, rows())
+
+    return _When(full, False, tuple(range(width)), False)
+
+
+def _alone(node: exp.Merge, other: exp.Expr) -> exp.Expr:
+    """That there is no match on the other side."""
+    inside = exp.Select(
+        expressions=[exp.Literal.number(1)],
+        from_=exp.From(this=other),
+        where=exp.Where(this=node.args["on"].copy()),
+    )
+    return exp.Not(this=exp.Exists(this=inside))
+
+
+def _rows(
+    sql: Statements,
+    node: exp.Merge,
+    select: exp.Select,
+    tests: list[exp.Expr],
+    source: Source,
+    table: Table,
+    at: list[int],
+) -> Rows:
+    condition = tests[0]
+    for test in tests[1:]:
+        condition = exp.And(this=exp.Paren(this=condition), expression=exp.Paren(this=test))
+    select.set("where", exp.Where(this=condition))
+    query, compiler = sql.bound(select, source, change=node)
+    given = changes.fitted(query, table, at, node, source)
+    return lambda: sql.answer(given, compiler).rows()
+
+
+def _check_once(sql: Statements, table: Table, found: list[Row]) -> None:
+    """Refuse to change a row twice; equal rows count with multiplicity."""
+    counts = Counter(found)
+    if len(counts) == len(found):
+        return
+    there = Counter(own_changes.rows_of(sql.core, table))
+    for row, n in counts.items():
+        if n > there[row]:
+            raise InputError(
+                "E_AMBIGUOUS",
+                f"a row of {relation_of(table).label!r} is matched twice: {row}",
+                "let ON find one partner for it",
+            )

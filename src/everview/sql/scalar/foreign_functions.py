@@ -1,0 +1,175 @@
+"""Functions of other systems, defined in terms of ours: pmod, hex, array_slice, try_add and the like.
+
+Each is SQL text over its arguments `$1`, `$2`, ... It is bound at each call, over the types of the arguments there, so
+one text serves ints, decimals and doubles. A name has several texts if it takes several numbers of arguments. None
+reads tables, and none is volatile.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import PlanError
+from everview.expr.nodes import Expr
+from everview.plan import nodes as plan
+from everview.sql.select.scopes import Field, Relation, Scope
+from everview.sql.text import statement_reader
+from everview.sql.text.error_positions import Source
+from everview.types import INT
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+BORROWED: dict[str, tuple[str, ...]] = {
+    # numbers
+    "pmod": ("(($1 % $2) + $2) % $2",),
+    "bit_count": ("bit_count($1)",),
+    "nanvl": ("CASE WHEN $1::double precision = 'NaN' THEN $2::double precision ELSE $1::double precision END",),
+    "isnan": ("$1::double precision = 'NaN'",),
+    "iszero": ("$1 = 0",),
+    "positive": ("$1",),
+    "negative": ("- $1",),
+    "cot": ("1 / tan($1)",),
+    "e": ("exp(1.0::double precision)",),
+    "trim_scale": ("$1::numeric",),
+    "try_add": ("$1 + $2",),
+    "try_subtract": ("$1 - $2",),
+    "try_multiply": ("$1 * $2",),
+    "try_mod": ("$1 % nullif($2, 0)",),
+    "try_divide": ("$1::double precision / nullif($2, 0)",),
+    "try_to_number": ("to_number($1, $2)",),
+    # choosing
+    "nvl2": ("CASE WHEN $1 IS NOT NULL THEN $2 ELSE $3 END",),
+    "equal_null": ("$1 IS NOT DISTINCT FROM $2",),
+    "iff": ("CASE WHEN $1 THEN $2 ELSE $3 END",),
+    "nullifzero": ("nullif($1, 0)",),
+    "zeroifnull": ("coalesce($1, 0)",),
+    # texts
+    "char_length": ("length($1)",),
+    "len": ("length($1)",),
+    "space": ("repeat(' ', $1)",),
+    "find_in_set": (
+        "CASE WHEN $1 || $2 IS NOT NULL THEN coalesce(array_position(string_to_array($2, ','), $1), 0) END",
+    ),
+    "endswith": ("right($1, length($2)) = $2",),
+    "contains": ("strpos($1, $2) > 0",),
+    # arrays
+    "array_element": ("($1)[$2]",),
+    "array_extract": ("($1)[$2]",),
+    "list_extract": ("($1)[$2]",),
+    "list_element": ("($1)[$2]",),
+    "array_slice": ("($1)[$2:$3]",),
+    "list_slice": ("($1)[$2:$3]",),
+    "array_pop_back": ("trim_array($1, CASE WHEN cardinality($1) > 0 THEN 1 ELSE 0 END)",),
+    "list_pop_back": ("trim_array($1, CASE WHEN cardinality($1) > 0 THEN 1 ELSE 0 END)",),
+    "array_pop_front": ("($1)[2:cardinality($1)]",),
+    "list_pop_front": ("($1)[2:cardinality($1)]",),
+    "list_append": ("array_append($1, $2)",),
+    "array_push_back": ("array_append($1, $2)",),
+    "list_push_back": ("array_append($1, $2)",),
+    "list_prepend": ("array_prepend($1, $2)",),
+    "array_push_front": ("array_prepend($2, $1)",),
+    "list_length": ("cardinality($1)",),
+    "empty": ("cardinality($1) = 0",),
+    "array_empty": ("cardinality($1) = 0",),
+    "list_empty": ("cardinality($1) = 0",),
+    "list_position": ("array_position($1, $2)",),
+    "list_indexof": ("array_position($1, $2)",),
+    "array_indexof": ("array_position($1, $2)",),
+    "array_has": ("$2 = ANY($1)",),
+    "list_has": ("$2 = ANY($1)",),
+    "list_contains": ("$2 = ANY($1)",),
+    "list_concat": ("$1 || $2",),
+    "list_cat": ("$1 || $2",),
+    "list_distinct": ("array_remove(array_distinct($1), NULL)",),
+    "array_union": ("CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL THEN array_distinct($1 || $2) END",),
+    "array_join": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
+    "list_to_string": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
+    "row_to_json": ("to_json($1)", "to_json($1)"),
+    "array_ndims": ("CASE WHEN cardinality($1) > 0 THEN 1 END",),
+    "array_to_json": ("to_json($1)", "to_json($1)"),
+    "array_max": ("(array_sort(array_remove($1, NULL)))[cardinality(array_remove($1, NULL))]",),
+    "array_min": ("(array_sort(array_remove($1, NULL)))[1]",),
+    "map_from_arrays": ("map($1, $2)",),
+    "get_json_object": ("jsonb_path_query_first($1::jsonb, $2) #>> '{}'",),
+    # moments
+    "overlaps": (
+        "CASE WHEN least($1, $2) > least($3, $4) THEN CASE WHEN $3 IS NULL OR $4 IS NULL THEN NULL"
+        " WHEN least($1, $2) < greatest($3, $4) THEN true WHEN $1 IS NULL OR $2 IS NULL THEN NULL ELSE false END"
+        " WHEN least($1, $2) < least($3, $4) THEN CASE WHEN $1 IS NULL OR $2 IS NULL THEN NULL"
+        " WHEN least($3, $4) < greatest($1, $2) THEN true WHEN $3 IS NULL OR $4 IS NULL THEN NULL ELSE false END"
+        " WHEN least($1, $2) = least($3, $4) AND $1 IS NOT NULL AND $2 IS NOT NULL AND $3 IS NOT NULL"
+        " AND $4 IS NOT NULL THEN true END",
+    ),
+    "timestamp_seconds": ("to_timestamp($1)::timestamp",),
+    "timestamp_millis": ("timestamp '1970-01-01' + $1 * interval '1 millisecond'",),
+    "timestamp_micros": ("timestamp '1970-01-01' + $1 * interval '1 microsecond'",),
+    "to_unixtime": ("extract(epoch from $1::timestamp)::bigint",),
+    "unix_seconds": ("extract(epoch from $1)::bigint",),
+    "unix_date": ("($1::date - date '1970-01-01')",),
+    "make_dt_interval": (
+        "make_interval(0, 0, 0, $1)",
+        "make_interval(0, 0, 0, $1, $2)",
+        "make_interval(0, 0, 0, $1, $2, $3)",
+        "make_interval(0, 0, 0, $1, $2, $3, $4)",
+    ),
+    "make_ym_interval": ("make_interval($1)", "make_interval($1, $2)"),
+}
+"""The SQL text of a function by name, one for each number of arguments."""
+
+
+ATTEMPTED = frozenset({"try_add", "try_subtract", "try_multiply", "try_mod", "try_divide", "try_to_number"})
+"""Functions that return NULL on failure; errors in their arguments stay errors."""
+
+
+def _arguments(text: str) -> int:
+    return max((int(c) for a, c in pairwise(text) if a == "$" and c.isdecimal()), default=0)
+
+
+@lru_cache(512)
+def _parsed(text: str) -> exp.Expr:
+    tree = statement_reader.parsed(Source(f"SELECT {text}"))
+    assert isinstance(tree, exp.Select)
+    found: exp.Expr = tree.expressions[0]
+    return found
+
+
+def bound(name: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr | None:
+    """A call of a function of that name; None if there is none."""
+    texts = BORROWED.get(name)
+    if texts is None:
+        return None
+    text = next((t for t in texts if _arguments(t) == len(given)), None)
+    if text is None:
+        wants = " or ".join(str(_arguments(t)) for t in texts)
+        raise scalars.source.error(at, "E_ARITY", f"{name} takes {wants} arguments, not {len(given)}")
+    args = [scalars.bind(a) for a in given]
+    tree = _parsed(text).copy()
+    fields = tuple(Field(f"a{i + 1}", "") for i in range(len(args)))
+    for parameter in list(tree.find_all(exp.Parameter, exp.Placeholder)):
+        column = exp.column(f"a{parameter.name}")
+        if parameter is tree:
+            tree = column
+        else:
+            parameter.replace(column)
+    compiler, outside = scalars.compiler, scalars.source
+    source = Source(text)
+    scope = Scope(Relation(plan.Table(-1, tuple(a.type for a in args) or (INT,)), fields or (Field("a1", ""),)), source)
+    compiler.source = source
+    try:
+        found = compiler.scalars(scope, {}).bind(tree).remap(dict(enumerate(args)))
+    except PlanError as error:
+        if error.code not in ("E_TYPE", "E_ARITY"):
+            raise outside.error(
+                at, error.code, f"{name}: {error.message.partition(': ')[2] or error.message}"
+            ) from None
+        raise outside.error(at, error.code, f"{name} is not of {', '.join(repr(a.type) for a in args)}") from None
+    finally:
+        compiler.source = outside
+    if name not in ATTEMPTED:
+        return found
+    return scalars.call("attempt", found, scalars.call("eq", *(scalars.call("is_null", a) for a in args[:2])))
