@@ -77,6 +77,7 @@ CASES: list[Case] = [
     Case("start", "start", ("--cold",)),
     Case("epochs", "epochs"),
     Case("install", "install"),
+    Case("wide", "wide"),
     Case("proportional", "proportional"),
     Case("sharing", "sharing"),
     Case("merge", "merge"),

@@ -94,7 +94,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "codes.frozen": "JSON_NULL",
+    "codes.immutable": "JSON_NULL",
     "codes.intervals": "Interval",
     "errors": "ClosedError CompactedError ConstraintError EverviewError InputError InternalError LoopError "
     "MemoryLimitError Notice PlanError RowErrors StoppedError StoreError UdfError",

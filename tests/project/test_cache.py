@@ -217,12 +217,17 @@ def test_kernel_modules_are_listed_by_dotted_name() -> None:
     assert "everview.kernels.build.cache" not in names
 
 
-def test_every_file_with_kernels_decides_what_kernels_do() -> None:
+def test_every_file_with_kernels_decides_what_kernels_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one with the name of a file of `kernels.build`, whose edits were passed over: old machine code stayed."""
     declared = re.compile(rb"^@(?:entry|operator|shared|task|inner|fused|primitive)\b", re.M)
     files = {p for p in (cache.PACKAGE / "kernels").rglob("*.py") if declared.search(p.read_bytes())}
-    assert cache.PACKAGE / "kernels" / "frontier" / "loading.py" in files
+    assert cache.PACKAGE / "kernels" / "run" / "executor.py" in files
     assert files <= set(cache.kernel_sources())
+    namesake = tmp_path / "kernels" / "frontier" / "loader.py"
+    namesake.parent.mkdir(parents=True)
+    namesake.write_text("@inner\ndef load(): ...\n")
+    monkeypatch.setattr(cache, "PACKAGE", tmp_path)
+    assert namesake in cache.kernel_sources()
 
 
 def test_importing_the_package_loads_no_kernels() -> None:
@@ -248,8 +253,8 @@ import importlib.util
 real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "llvmlite" else real(name, *rest)
 import everview
-from everview.kernels import guarding, leaving
-assert type(guarding.WORD).__name__ == "Nothing", guarding.WORD
+from everview.kernels import early_exit, guarded_calls
+assert type(guarded_calls.WORD).__name__ == "Nothing", guarded_calls.WORD
 assert "llvmlite" not in sys.modules
 sys.meta_path.insert(1, Hidden())
 try:

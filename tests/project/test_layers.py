@@ -127,11 +127,11 @@ def test_no_path_of_one_machine_is_in_the_tree() -> None:
 CIRCLES = {
     frozenset({"language.collection", "language.group", "language.join", "language.loop"}),
     # c.group_by(...).agg(...) is a collection again: methods of one class, told in four files
-    frozenset({"server.pg.copying", "server.pg.cursors", "server.pg.executing"}),
+    frozenset({"server.pg.copy_protocol", "server.pg.cursors", "server.pg.statement_executor"}),
     # COPY (query) and DECLARE ... FOR query execute a query, and are executed
-    frozenset({"sql.dml.changes", "sql.dml.obeying"}),
+    frozenset({"sql.dml.changes", "sql.dml.constraint_checks"}),
     # an UPDATE of a key updates the rows that refer to it (ON UPDATE CASCADE), which may be referred to
-    frozenset({"kernels.build.compiling", "kernels.build.native"}),
+    frozenset({"kernels.build.compiler", "kernels.build.native"}),
     # one set of decorators with two meanings, by the process: declaring kernels, and compiling them
 }
 

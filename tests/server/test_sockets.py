@@ -324,7 +324,7 @@ def test_many_clients_that_come_go_and_resume_agree_with_the_oracle(server: Runn
                 one.until(time)
                 at = one.time
                 expected = server.do(partial(counts_at, followed, at))
-                assert one.of(1) == shown(expected)
+                assert one.of(1) == (expected if followed == "t" else shown(expected)), "the columns of t have 32 bits"
                 kept.append((followed, one.prefix[1], at, one.held[1]))
     assert server.do(lambda db: sorted(db["t"].rows())) == sorted(rows)
 

@@ -92,7 +92,7 @@ def test_files_that_were_prepared_for_nothing_are_collected(tmp_path: Path) -> N
         store.collect()
         before = set(store.files.list("batches"))
         way = Resharding(store, 3)
-        way.prepare(inside(db).runtime.cluster.spreads())
+        way.prepare(inside(db).runtime.cluster.partitionings())
         assert set(store.files.list("batches")) > before
         way.give_up()
         store.collect()

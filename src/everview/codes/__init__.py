@@ -6,10 +6,10 @@ In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (t
 
 Further modules:
 
-    plain_columns, buffers, runs  columns that are codes already; Arrow's buffers; stored dictionaries
-    limits    what columns refuse although plans know nothing of it
+    plain_columns, buffers, runs         columns that are codes already; Arrow's buffers; stored dictionaries
+    limits                               what columns refuse although plans know nothing of it
     packed, immutable, jsons, intervals  values that do not fit 64 bits
-    digits, durations    parsing of numbers and durations
+    digits, durations                    parsing of numbers and durations
 """
 
 import importlib
@@ -38,9 +38,9 @@ __all__ = [
 
 _HOMES = {
     "codec": "Codec",
-    "declare": "arrow_field arrow_type data_type",
     "interner": "Interner",
     "scalars": "code_to_float float_to_code",
+    "type_declarations": "arrow_field arrow_type data_type",
     "values": "decode_value decoder encode_value encoder",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -6,17 +6,17 @@ incrementally, so re-optimising costs a fraction of the first optimisation.
 
 Reading order:
 
-    problem              the input: relations, variables, statistics
-    model                the cost model
-    space                all plans, as an and-or graph
-    rules                the program that maintains the cheapest plan
-    pruning              the parts of the space that the optimum does not need, as views
-    bottom_up, top_down  procedural reference implementations
-    observed_problem     problems from plans and a session's statistics
-    plan_builder         plans from solutions
-    best_plans           `plan="best"`
-    alternatives         EXPLAIN ALTERNATIVES
-    replanning           another plan for an existing view
+    problem                 the input: relations, variables, statistics
+    model                   the cost model
+    space                   all plans, as an and-or graph
+    rules                   the program that maintains the cheapest plan
+    pruning                 the parts of the space that the optimum does not need, as views
+    bottom_up, top_down     procedural reference implementations
+    observed_problem        problems from plans and a session's statistics
+    plan_builder            plans from solutions
+    best_plans              `plan="best"`
+    alternatives            EXPLAIN ALTERNATIVES
+    replanning              another plan for an existing view
     current_cost, adaptive  adaptive plans: the cost of the current one, and when to switch
 """
 

@@ -12,12 +12,12 @@ Public names are imported on first use, so `import everview.spark` costs nothing
 Read in this order:
 
     connection, session  `everview.connect(spark, state=...)`
-    driver              the shards seen from the driver: tasks run steps, each is committed as one version
-    gang                the protocol between the driver and the tasks that share the shards, without sockets
-    workers             the shards in a Python worker, and the tasks that run steps on them
-    transport           authenticated connections between the processes of a job
-    rows                DataFrames, streams, topics and tables as sources and sinks; rows encoded on workers
-    local, java         a SparkSession and a Java on this machine
+    driver               the shards seen from the driver: tasks run steps, each is committed as one version
+    gang                 the protocol between the driver and the tasks that share the shards, without sockets
+    workers              the shards in a Python worker, and the tasks that run steps on them
+    transport            authenticated connections between the processes of a job
+    rows                 DataFrames, streams, topics and tables as sources and sinks; rows encoded on workers
+    local, java          a SparkSession and a Java on this machine
 """
 
 from __future__ import annotations

@@ -2,16 +2,16 @@
 
 sqlglot parses; the packages here, in reading order, turn the tree into the same plans that Python collections produce:
 
-    text          statements, dialects, error positions; nothing in a statement is ignored
-    scalar        types, names and expressions
-    select        queries: FROM, WHERE, GROUP BY, windows, subqueries, recursion
-    clock         now(), windows on tables, times to live, watermarks
-    statements    the execution of `db.sql`
-    answers       how a SELECT is executed; parameters and prepared queries
-    ddl, dml      definitions and changes
-    inspection    EXPLAIN, DESCRIBE, SHOW, WHY
-    streams       SUBSCRIBE, CREATE SOURCE, CREATE SINK and RUN
-    shell         `everview sql` and `everview run`
+    text        statements, dialects, error positions; nothing in a statement is ignored
+    scalar      types, names and expressions
+    select      queries: FROM, WHERE, GROUP BY, windows, subqueries, recursion
+    clock       now(), windows on tables, times to live, watermarks
+    statements  the execution of `db.sql`
+    answers     how a SELECT is executed; parameters and prepared queries
+    ddl, dml    definitions and changes
+    inspection  EXPLAIN, DESCRIBE, SHOW, WHY
+    streams     SUBSCRIBE, CREATE SOURCE, CREATE SINK and RUN
+    shell       `everview sql` and `everview run`
 
 Three modules contain callables that plans refer to, and keep their names because directories store them: `lists` and
 `folds` (complex aggregates) and `unfolding` (functions that return rows).

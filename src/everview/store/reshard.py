@@ -121,7 +121,7 @@ class Resharding:
 
 
 def reshard(store: Store, shards: int, partitionings: Mapping[int, RowPartitioning]) -> None:
-    """Rewrite a store's lists for `shards` shards; `spreads` gives the placement of an operator's rows.
+    """Rewrite a store's lists for `shards` shards; `partitionings` has the placement of an operator's rows.
 
     >>> import tempfile
     >>> from everview.dataflow.partitioning import HASH_BY_FIRST

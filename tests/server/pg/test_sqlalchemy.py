@@ -36,7 +36,7 @@ def test_statements(engine: Any) -> None:
 
 def test_reflection(engine: Any) -> None:
     inspector = sa.inspect(engine)
-    assert inspector.get_schema_names() == ["information_schema", "public"]
+    assert inspector.get_schema_names() == ["ev", "information_schema", "public"]
     assert inspector.get_table_names() == ["sale"]
     assert inspector.get_view_names() == ["total"]
     assert inspector.get_materialized_view_names() == []

@@ -201,10 +201,12 @@ ROUTES: dict[str, tuple[str, Any]] = {
     "/v1/relations/{name}/events": ("GET", None),
     "/v1/tables/{name}/rows": ("POST", '{"x": 1}'),
     "/metrics": ("GET", None),
+    "/v1/support": ("GET", None),
 }
 OPEN = {
     "/",
     "/everview.js",
+    "/grafana.json",
     "/openapi.json",
     "/healthz",
     "/readyz",

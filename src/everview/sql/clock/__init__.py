@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    temporal_tables        conditions on now() that filter, windows on tables, times to live
+    temporal_tables                     conditions on now() that filter, windows on tables, times to live
     temporal_conditions, clock_columns  conditions on now() as values of rows that stay
-    watermarks             WATERMARK FOR, EMIT ON WINDOW CLOSE
+    watermarks                          WATERMARK FOR, EMIT ON WINDOW CLOSE
 """

@@ -2,12 +2,12 @@
 
 Read in this order:
 
-    schemas                qualified names, and the search path
-    definitions, create_table_as  CREATE TABLE, CREATE VIEW and DROP; CREATE TABLE ... AS
-    alter_statements, comments  ALTER, COMMENT ON
-    indexes                CREATE INDEX
-    sql_functions          CREATE FUNCTION ... LANGUAGE SQL
-    watermark              WATERMARK FOR in CREATE TABLE
-    settings               CREATE TYPE, SET TIME ZONE
+    schemas                                   qualified names, and the search path
+    definitions, create_table_as              CREATE TABLE, CREATE VIEW and DROP; CREATE TABLE ... AS
+    alter_statements, comments                ALTER, COMMENT ON
+    indexes                                   CREATE INDEX
+    sql_functions                             CREATE FUNCTION ... LANGUAGE SQL
+    watermark                                 WATERMARK FOR in CREATE TABLE
+    settings                                  CREATE TYPE, SET TIME ZONE
     declarations, options, sequences, no_ops  table declarations; WITH (...); statements without effect
 """

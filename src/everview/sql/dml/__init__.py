@@ -2,12 +2,12 @@
 
 Read in this order:
 
-    changes                INSERT, UPDATE, DELETE and TRUNCATE
-    code_inserts           INSERT ... SELECT without decoding
-    affected_rows, conflicts  RETURNING; ON CONFLICT
-    merge_statement, modifying_ctes  MERGE; WITH queries that change rows
-    own_changes, savepoints    a transaction's view of its own changes; savepoints
-    copy_files             COPY from and to files
-    omitted_columns, volatile_functions, constraint_checks  missing values; nextval and random; constraints at the end
-    of statements
+    changes                              INSERT, UPDATE, DELETE and TRUNCATE
+    code_inserts                         INSERT ... SELECT without decoding
+    affected_rows, conflicts             RETURNING; ON CONFLICT
+    merge_statement, modifying_ctes      MERGE; WITH queries that change rows
+    own_changes, savepoints              a transaction's view of its own changes; savepoints
+    copy_files                           COPY from and to files
+    omitted_columns, volatile_functions  missing values; nextval and random
+    constraint_checks                    constraints at the end of statements
 """

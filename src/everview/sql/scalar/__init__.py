@@ -2,13 +2,18 @@
 
 Read in this order:
 
-    names                  types by their SQL names, and the names of columns
-    constants              literals, and expressions of constants
-    scalars                the binder, which dispatches on the kind of node; `handlers` and `operands` describe handlers
-    leaves, session_functions  columns, constants, parameters, subqueries; the current user and time
-    arithmetic, division, comparisons, logic, casts    basic operators
-    calls, composite_functions  functions by name; `named_functions` finds user-defined ones
-    text_forms, moment_forms, zones, interval_arithmetic  special syntax: texts, dates, time zones, intervals
-    array_forms, row_forms, json_forms, lambdas    compound values
-    foreign_functions, time_windows, type_names  functions of other systems; time windows; names of types
+    names                                       types by their SQL names, and the names of columns
+    constants                                   literals, and expressions of constants
+    scalars                                     the binder, which dispatches on the kind of node
+    handlers, operands                          what it dispatches to, and which parts of nodes those know
+    leaves, session_functions                   columns, constants, parameters, subqueries; current user and time
+    arithmetic, division, comparisons           basic operators
+    logic, casts                                more of them
+    calls, composite_functions                  functions by name; `named_functions` finds user-defined ones
+    text_forms, moment_forms                    special syntax of texts and dates
+    zones, interval_arithmetic                  time zones and intervals
+    array_forms, row_forms, json_forms          compound values
+    lambdas                                     functions of their elements
+    foreign_functions, time_windows             functions of other systems; time windows
+    type_names                                  names of types
 """

@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    script                 a file of statements
-    repl                   the prompt; `terminal` edits, completes and pages, `copy_command` is its \\copy
-    output, live           answers, and views that update themselves on the screen
+    script                a file of statements
+    repl                  the prompt; `terminal` edits, completes and pages, `copy_command` is its \\copy
+    output, live_display  answers, and views that update themselves on the screen
 """

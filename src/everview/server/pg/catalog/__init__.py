@@ -2,13 +2,13 @@
 
 Read in this order:
 
-    relations    which relations there are, and their columns
-    contents     what a session has, as rows of them
-    functions    what catalogue queries call
-    rewriting    PostgreSQL's SQL as SQLite takes it
-    shapes       the types of a query's columns
-    catalog      which statements are about the catalogue, and their answers
-    granted               roles, rights and policies
+    relations           which relations there are, and their columns
+    contents            what a session has, as rows of them
+    functions           what catalogue queries call
+    sqlite_translation  PostgreSQL's SQL as SQLite takes it
+    result_types        the types of a query's columns
+    catalog             which statements are about the catalogue, and their answers
+    privileges          roles, rights and policies
 """
 
 from __future__ import annotations
