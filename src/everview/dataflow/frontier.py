@@ -186,10 +186,16 @@ class Pairs(FrontierOperator):
         dataflow.add(self)
 
 
-class Components(Operator):
+class Components(FrontierOperator):
     """The least label of each strong component, maintained by searches."""
 
     kind = "components"
+    kernels = Kernels(
+        components_k.keep_components,
+        components_k.about_components,
+        components_k.COMPONENTS_BYTES,
+        components_k.DROP_COMPONENTS,
+    )
 
     def __init__(
         self,
@@ -220,24 +226,6 @@ class Components(Operator):
         words[forest_k.FOREST_OUT_MAP] = self.block([forest_k.VERTEX_NODE, forest_k.VERTEX_VALUE])
         self.context = self.forest = self.block(words)
         dataflow.add(self)
-
-    def instructions(self) -> list[Instruction]:
-        return [(components_k.keep_components.address, self.context)]
-
-    def set_stream(self, address: int) -> None:
-        structures.poke(self.context, forest_k.FOREST_STREAM, address)
-
-    def settled(self) -> None:
-        structures.poke(self.context, forest_k.FOREST_FRESH, 0)
-
-    def measure(self) -> tuple[int, int, int]:
-        batches, updates, size = super().measure()
-        return batches, updates, size + int(components_k.about_components(components_k.COMPONENTS_BYTES, self.context))
-
-    def _free(self) -> None:
-        if self.context:  # 0: out of memory
-            components_k.about_components(components_k.DROP_COMPONENTS, self.context)
-        super()._free()
 
 
 def _common(operator: Operator, words: list[int]) -> None:
