@@ -14,7 +14,7 @@ Records have a log of their own (`record`). A record that is made in a step is d
 makes superfluous stays, with no vertex that refers to it, until `compact` renumbers all of them between two steps.
 
 *Hops* are two words for each vertex: the next vertex on its way to a member of its component, and the last one on a way
-from there (plus one; 0: none). They show that a component is one, see `splitting`. They have a log, too.
+from there (plus one; 0: none). They show that a component is one, see `deleted_edges`. They have a log, too.
 
 *Marks* are five more words that only a step needs: whether a vertex is in the set ahead, in the set behind, in a third
 set, and among those that merge; the third set's, and the fifth, are used by Tarjan's algorithm too. A mark is a number
@@ -97,9 +97,9 @@ from everview.kernels.memory import alloc, free, ld, reserve, reserve_lasting, s
 """A context, behind the words of a forest and those of FORM_OTHER. COMPS: the records, number 0 is nobody's; BEFORE:
 their number before the step; COMPACTED: after `compact`. BIG: the largest component, which merging does not walk.
 MARKS: see the module; CLOCK: the last number given out. DIRTY: components whose name may have changed. CUTS, HOLES,
-SIDE, INSIDE: see `splitting`. AHEAD and BEHIND: the two sides of a search, `searching`. SEARCHING: whether one is under
-way; MET: the sides did. SET: vertices of a third set; UNITED: those that merge (`merging`). FRAMES, OPEN, ROOTS,
-ROOT_AT, BEGAN: see `tarjan`. CHANGE_AT: the next change to look at. WORK: rows of edges looked at in the epoch;
+SIDE, INSIDE: see `deleted_edges`. AHEAD and BEHIND: the two sides of a search, `search`. SEARCHING: whether one is
+under way; MET: the sides did. SET: vertices of a third set; UNITED: those that merge (`new_edges`). FRAMES, OPEN,
+ROOTS, ROOT_AT, BEGAN: see `tarjan`. CHANGE_AT: the next change to look at. WORK: rows of edges looked at in the epoch;
 MOST_WORK: from there on all components are found anew.
 """
 

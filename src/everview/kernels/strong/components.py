@@ -11,11 +11,11 @@ edges as of that epoch.
     ENTERING   vertices and their labels are listed; a newcomer says all of them (LOUD), after opening nothing is said
     FINDING    all components are found (`tarjan`)
     OPENING    an epoch begins: sources' labels are read, deleted edges are listed
-    HOPPING    components from which edges went have hops (`splitting`)
+    HOPPING    components from which edges went have hops (`deleted_edges`)
     SPLITTING  holes are mended; PEELING: the components of a part that broke off (`tarjan`)
-    MERGING    new edges (`merging`); MENDING: the holes that merging leaves
+    MERGING    new edges (`new_edges`); MENDING: the holes that merging leaves
     STARTING_ANEW  instead of all these: all components are found, because that is less work
-    NAMING     names of components (`naming`)
+    NAMING     names of components (`component_labels`)
     CLOSING    the epoch's differences are collected; the next epoch, or all are said
 
 The work of an epoch is bounded: where searches have looked at more rows than there are edges, all components are found
@@ -85,10 +85,8 @@ from everview.kernels.strong.component import (
     touch_record,
     without,
 )
-from everview.kernels.strong.merging import MERGE_DONE, MERGE_TOO_MUCH, apply_merges, begin_merging, merge_changes
-from everview.kernels.strong.naming import label_all, label_logged, name_components
-from everview.kernels.strong.searching import edges_at
-from everview.kernels.strong.splitting import (
+from everview.kernels.strong.component_labels import label_all, label_logged, name_components
+from everview.kernels.strong.deleted_edges import (
     SPLIT_DONE,
     SPLIT_PEELED,
     SPLIT_TOO_MUCH,
@@ -97,6 +95,8 @@ from everview.kernels.strong.splitting import (
     make_hops,
     mend,
 )
+from everview.kernels.strong.new_edges import MERGE_DONE, MERGE_TOO_MUCH, apply_merges, begin_merging, merge_changes
+from everview.kernels.strong.search import edges_at
 from everview.kernels.strong.tarjan import OF_ALL, begin_tarjan, tarjan
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE, clear_delta, trace_rows

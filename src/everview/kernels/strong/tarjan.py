@@ -45,7 +45,7 @@ from everview.kernels.strong.component import (
     set_hop,
     tick,
 )
-from everview.kernels.strong.searching import SIDE_N, edges_at, is_in, node_of, side_of
+from everview.kernels.strong.search import SIDE_N, edges_at, is_in, node_of, side_of
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
 

@@ -66,7 +66,7 @@ from everview.kernels.strong.component import (
     touch_record,
     without,
 )
-from everview.kernels.strong.searching import (
+from everview.kernels.strong.search import (
     NOWHERE,
     SIDE_AT,
     SIDE_N,

@@ -48,7 +48,7 @@ from everview.kernels.strong.component import (
     lower,
     record_at,
 )
-from everview.kernels.strong.searching import NOWHERE, SIDE_N, SIDE_OF, begin_side, expand, is_complete
+from everview.kernels.strong.search import NOWHERE, SIDE_N, SIDE_OF, begin_side, expand, is_complete
 
 
 @inner

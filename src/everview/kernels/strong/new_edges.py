@@ -68,7 +68,7 @@ from everview.kernels.strong.component import (
     tick,
     touch_record,
 )
-from everview.kernels.strong.searching import (
+from everview.kernels.strong.search import (
     NOWHERE,
     SIDE_BIG,
     SIDE_N,
@@ -86,7 +86,7 @@ from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
 
 MERGE_DONE, MERGE_PAUSED, MERGE_TOO_MUCH = range(3)
-"""What `merge_changes` returns; see `splitting`."""
+"""What `merge_changes` returns; see `deleted_edges`."""
 
 ASKING, COMPLETING = 1, 2
 """STRONG_SEARCHING: whether there is a path; there is one, and everything on one is wanted."""
