@@ -74,7 +74,7 @@ def test_metadata(db: Any) -> None:
         ("sale_pkey", "3", "1", "id")
     ]
     assert rows(about.getImportedKeys(None, "public", "sale"), 4) == []
-    assert [r[0] for r in rows(about.getSchemas(), 1)] == ["information_schema", "pg_catalog", "public"]
+    assert [r[0] for r in rows(about.getSchemas(), 1)] == ["ev", "information_schema", "pg_catalog", "public"]
     assert len(about.getSQLKeywords()) > 10
 
 
