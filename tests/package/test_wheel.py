@@ -251,5 +251,5 @@ print(widget.page)
 def test_the_compiler_alone(tmp_path: Path) -> None:
     environment = made(tmp_path / "env", "compile")
     assert {"numba", "llvmlite"} <= environment.packages()
-    program = "from everview.kernels.build import native, compiling; print(len(compiling.PARTS))"
+    program = "from everview.kernels.build import native, compiler; print(len(compiler.PARTS))"
     assert environment.program(program, EVERVIEW_COMPILING="1") == "2\n"
