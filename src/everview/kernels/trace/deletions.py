@@ -28,8 +28,8 @@ from everview.kernels.trace.buckets import bucket
 from everview.kernels.trace.search import has_key, lower_bound
 from everview.kernels.trace.trace import TRACE_COLS, TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
 
-CURSOR_TRACE, CURSOR_ROW, CURSOR_STEP, CURSOR_WORDS = range(4)
-"""The context of a check: the table's trace, the first row that was refused, the step."""
+CURSOR_TRACE, CURSOR_STEP, CURSOR_WORDS = range(3)
+"""The context of a check: the table's trace, the step."""
 
 CHECK_TRACE, CHECK_FIRST, CHECK_LAST, CHECK_FOUND, CHECK_ROWS = range(5)
 """A share of a check: rows of a trace's last change; CHECK_FOUND: the first that is refused, or -1. From CHECK_ROWS on
@@ -174,7 +174,4 @@ def check(ctx):
     if delta == 0 or ld(delta, BATCH_DIFF_MASK) == 0:  # every diff is 1
         return 0
     found = _first_missing(trace, ld(delta, BATCH_ROWS), ld(ctx, CURSOR_STEP))
-    if found < 0:
-        return 0
-    st(ctx, CURSOR_ROW, found)
-    return REFUSED
+    return 0 if found < 0 else REFUSED
