@@ -4,6 +4,8 @@
     python benchmarks/against.py 6676c30 --only spark-part --rounds 2
     python benchmarks/against.py HEAD~5 --rounds 5
 
+Small changes are compared more precisely by `turns.py`.
+
 `tpch-part` is seven queries at a tenth of the scale, `spark-part` small steps on a local Spark: the whole of either
 takes hours in turns. On Spark seconds are those of the wall clock, because several processes work.
 
@@ -29,7 +31,7 @@ from typing import Any
 from run import CASES, Case
 
 ROOT = Path(__file__).resolve().parents[1]
-CPU = re.compile(r"(cpu_s|cpu_ms_median|cpu_ms_mean|(?!duckdb).*_cpu_s|change_\d+_ms|planning_ms)$")
+CPU = re.compile(r"(cpu_s|cpu_ms_median|cpu_ms_mean|(?!duckdb)(?!.*_per_cpu_s).*_cpu_s|change_\d+_ms|planning_ms)$")
 """Names of figures that are our CPU time."""
 WALL = re.compile(r"(load|first evaluation|epoch of .*|change of .*)$")
 """Those of steps on Spark: seconds that pass."""

@@ -1,4 +1,4 @@
-"""Numerics over whole columns have the values, digits and errors that they have one by one."""
+"""Numerics over whole columns have the values, digits and errors that they have one by one, and in rows of few."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.expr import functions, numeric_columns
 from everview.expr.evaluate import evaluate
-from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.expr.python_function_types import QUOTIENT
+from everview.expr.row_interpreter import FewRows
 from everview.types import FREE, INT, DataType, decimal, numeric
 
 KINDS = (INT, decimal(2), decimal(6), numeric(0), numeric(4, 30), numeric(20, 38), numeric(FREE))
@@ -37,10 +39,10 @@ def number(rng: random.Random, declared: DataType) -> Decimal | int | None:
     return Decimal(rng.randint(-(10 ** rng.randint(1, most)), 10 ** rng.randint(1, most))).scaleb(-declared.scale)
 
 
-def both_ways(
+def all_ways(
     expr: Expr, types: list[DataType], rows: Sequence[tuple[object, ...]], patch: pytest.MonkeyPatch
 ) -> list[tuple[list[int], list[int]]]:
-    """Codes of the rows that were kept and errors of all, over columns and value by value."""
+    """Codes of the rows that were kept and errors of all: over columns, value by value, and a few rows at a time."""
     interner = Interner()
     codes = np.ascontiguousarray(Codec(types, [f"c{i}" for i in range(len(types))], interner).encode(rows))
     found = []
@@ -48,7 +50,10 @@ def both_ways(
         patch.setattr(numeric_columns, "MIN_COLUMN_ROWS", many)
         answer = evaluate((expr,), None, codes, interner)
         found.append((answer.codes[0].tolist(), answer.errors.tolist()))
-    return found
+    few = FewRows((expr,), None, interner)
+    answers = [few(codes[:, at : at + 5]) for at in range(0, codes.shape[1], 5)]
+    kept = [code for answer in answers for code in answer.codes[0].tolist()]
+    return [*found, (kept, [error for answer in answers for error in answer.errors.tolist()])]
 
 
 @pytest.mark.parametrize("op", BINARY)
@@ -63,8 +68,8 @@ def test_two_columns(op: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
             types = [left.optional(), right.optional()]
             rows = [(number(rng, left), number(rng, right)) for _ in range(60)]
             expr = functions.call(op, ColumnRef(types[0], 0), ColumnRef(types[1], 1))
-            columns, values = both_ways(expr, types, rows, monkeypatch)
-            assert columns == values, (op, left, right)
+            columns, values, few = all_ways(expr, types, rows, monkeypatch)
+            assert columns == values == few, (op, left, right)
             compared += len(columns[0])
     assert compared > 100
 
@@ -83,8 +88,23 @@ def test_one_column(source: DataType, monkeypatch: pytest.MonkeyPatch) -> None:
         exprs += [functions.call("div", functions.cast(a, numeric(FREE)), Literal(numeric(FREE), Decimal("7.0")))]
     for expr in exprs:
         rows = [(number(rng, source),) for _ in range(80)]
-        columns, values = both_ways(expr, [source.optional()], rows, monkeypatch)
-        assert columns == values, expr
+        columns, values, few = all_ways(expr, [source.optional()], rows, monkeypatch)
+        assert columns == values == few, expr
+
+
+@pytest.mark.parametrize("of", [decimal(0), decimal(2), decimal(6), decimal(18)], ids=repr)
+def test_averages_of_decimals(of: DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQL's avg: a decimal's sum by a count, which is 0 or NULL where there are no values."""
+    rng = random.Random(repr(of))
+    types = [of.optional(), INT.optional()]
+    counts = [0, 1, 2, 3, 7, 9999, 10_000, 10_001, 2**40]
+    sums = [Decimal(total).scaleb(-of.scale) for total in (0, 1, -1, 5, 9999, 10_000, 10**18 - 1, 1 - 10**18)]
+    rows: list[tuple[Decimal | int | None, int | None]] = [(total, count) for total in sums for count in counts]
+    rows += [(number(rng, of), rng.choice([None, *counts, rng.randint(1, 10**6)])) for _ in range(400)]
+    expr = Call(QUOTIENT.optional(), "numeric_average", (ColumnRef(types[0], 0), ColumnRef(types[1], 1)))
+    columns, values, few = all_ways(expr, types, rows, monkeypatch)
+    assert columns == values == few
+    assert len(few[0]) > 300 and any(few[1])
 
 
 def test_ids_are_the_same_one_by_one_and_at_once() -> None:

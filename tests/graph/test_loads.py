@@ -19,6 +19,7 @@ from everview.kernels import structures
 from everview.kernels.frontier import forest
 from tests.graph.test_trees import everything, schemas
 from tests.graph.twins import Tables, Twins, apply, operators, random_step, taken, without_memory
+from tests.inside import inside
 
 MANY = 1300
 """Changes of an epoch that are more than any forest here holds twice, and 1,024."""
@@ -223,6 +224,35 @@ def test_a_load_comes_up_for_air_and_can_be_given_up(monkeypatch: pytest.MonkeyP
         assert sorted(hops.rows()) == [(0, 0), (1, 1), (2, 2), (3, 3)]
         edge.delete([(2, 3)])
     assert pauses >= 2
+
+
+def _grown(threads: int, split: int, ends: np.ndarray, view: str) -> list[int]:
+    """All words of all entries of a forest that was grown at once."""
+    with ev.connect(threads=threads) as db:
+        edge, source = db.table("edge", {"src": int, "dst": int}), db.table("source", {"node": int})
+        graph = Graph(edge)
+        db.view("v", graph.bfs(source) if view == "bfs" else graph.wcc())
+        source.insert([(5,), (0,)])
+        runtime = inside(db).runtime
+        if threads > 1:
+            assert runtime.dataflow.threads is not None
+            runtime.dataflow.threads.share_from(split)
+        edge.insert({"src": ends[0], "dst": ends[1]})
+        (trees,) = operators(db)
+        entries = structures.peek(trees.context, forest.FOREST_ENTRIES)
+        many = structures.peek(trees.context, forest.FOREST_ENTRIES_N)
+        return [structures.peek(entries, 1 + i) for i in range(many * forest.VERTEX_QUESTION)]
+
+
+@pytest.mark.parametrize("view", ["bfs", "wcc"])
+def test_threads_grow_the_same_trees(view: str) -> None:
+    """Not only values: parents do not depend on who asks first (`everview.kernels.frontier.queue_walk`)."""
+    draw = np.random.default_rng(11)
+    ends = draw.integers(0, 900, (2, 4000))
+    alone = _grown(1, 0, ends, view)
+    assert len(alone) >= 800 * forest.VERTEX_QUESTION
+    for threads, split in ((2, 1), (4, 1), (3, 2000)):
+        assert _grown(threads, split, ends, view) == alone
 
 
 def test_what_a_load_needed_is_given_back() -> None:

@@ -17,6 +17,7 @@ from everview.language.relation import relation_of
 from everview.plan.rewrites import simplified
 from everview.session.local_shards import local_shards
 from everview.session.names.plan_preparation import by_another_plan
+from tests.inside import inside
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 spellings = importlib.import_module("spellings")
@@ -54,6 +55,17 @@ def test_plain_spellings(question: str, name: str) -> None:
                     if step == 0:
                         root.insert([(0,)])
             assert sorted(sides[0][3].rows()) == sorted(sides[1][3].rows()), (question, name, step)
+
+
+@pytest.mark.parametrize("name", [name for name in spellings.PLAIN["wcc"] if ("wcc", name) not in spellings.INSTEAD])
+def test_trees_are_given_their_starts_as_often_as_they_come(name: str) -> None:
+    """Nothing makes them distinct first: it would keep the nodes twice more, and the least is selected anyway."""
+    with ev.connect() as db:
+        tables(db, "wcc")
+        spellings.PLAIN["wcc"][name](db)
+        operators = [operator.describe() for operator in inside(db).runtime.dataflow.operators()]
+        assert any(each.startswith("trees ") for each in operators)
+        assert "reduce distinct" not in operators
 
 
 @pytest.mark.parametrize("name", ["collections, over a union", "SQL, two rules", "rules"])

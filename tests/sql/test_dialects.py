@@ -94,6 +94,7 @@ DAY = dt.date(2026, 1, 31)
     ("dialect", "expression", "value"),
     [
         ("spark", "date_format(d, 'yyyy-MM')", "2026-01"),
+        ("spark", "concat_ws(chr(43), array(s, NULL, s))", "a,b+a,b"),
         ("spark", "nvl(NULL, a)", 7),
         ("spark", "datediff(d, date '2026-01-01')", 30),
         ("spark", "date_add(d, 3)", dt.date(2026, 2, 3)),

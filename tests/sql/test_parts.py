@@ -21,7 +21,7 @@ from tests.sql import harness
 REFUSED = [
     ("SELECT a, b, count(*) FROM t GROUP BY a, b WITH TOTALS", "TOTALS"),
     ("INSERT OVERWRITE v SELECT 1, 1", "OVERWRITE"),
-    ("BEGIN; COMMIT AND CHAIN", "CHAIN"),
+    ("INSERT OR ROLLBACK INTO k VALUES (5, 5)", "ROLLBACK"),
     (
         "WITH RECURSIVE x(a) AS (SELECT 1 UNION SELECT a + 1 FROM x WHERE a < 3) SEARCH DEPTH FIRST BY a SET o TABLE x",
         "SEARCH",

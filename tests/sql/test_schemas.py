@@ -37,7 +37,7 @@ def test_tables_and_views_in_schemas_outlive_the_session(tmp_path: Path) -> None
         ("CREATE SCHEMA public", "there is a schema public"),
         ("INSERT INTO nope.t VALUES (1)", "there is no table nope.t"),
         ("WITH t AS (SELECT 2 AS a) SELECT * FROM s.t", "there is no table or view s.t"),
-        ("SELECT * FROM a.b.t", "A is not supported here"),
+        ("SELECT * FROM a.b.t", "a is not supported here"),
     ],
 )
 def test_a_schema_that_is_not_there(text: str, says: str) -> None:

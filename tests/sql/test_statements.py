@@ -110,6 +110,29 @@ def test_transactions(db: ev.Session) -> None:
     assert (db.time, len(db["log"].rows()), len(db["item"].rows())) == (before + 1, 2, 2)
 
 
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_a_chained_transaction_is_followed_by_another(end: str) -> None:
+    """The parser drops AND CHAIN of a ROLLBACK, so what followed was committed at once."""
+    db = ev.connect()
+    db.sql(f"CREATE TABLE t (a int); BEGIN; INSERT INTO t VALUES (1); {end} AND CHAIN; INSERT INTO t VALUES (2)")
+    db.sql("ROLLBACK")
+    assert db["t"].rows() == ([(1,)] if end == "COMMIT" else [])
+    db.sql(f"BEGIN; {end} AND NO CHAIN")
+    with pytest.raises(ev.EverviewError, match=r"line 2, column 3: no transaction is open"):
+        db.sql("SELECT 1;\n  ROLLBACK")
+
+
+def test_insert_or(db: ev.Session) -> None:
+    """SQLite's words for what to do about an existing key."""
+    db.sql("CREATE TABLE o (id int PRIMARY KEY, n int UNIQUE); INSERT INTO o VALUES (1, 1)")
+    db.sql("INSERT OR IGNORE INTO o VALUES (1, 7), (2, 1), (3, 3)")
+    assert sorted(db["o"].rows()) == [(1, 1), (3, 3)]
+    db.sql("INSERT OR REPLACE INTO o VALUES (1, 8)")
+    with pytest.raises(ev.EverviewError, match="key 3"):
+        db.sql("INSERT OR ABORT INTO o VALUES (4, 4), (3, 9)")
+    assert sorted(db["o"].rows()) == [(1, 8), (3, 3)]
+
+
 def test_tables_are_not_made_inside_a_transaction(db: ev.Session) -> None:
     db.sql("BEGIN; INSERT INTO log VALUES (1, 'a')")
     with pytest.raises(ev.PlanError, match="E_TRANSACTION"):

@@ -30,7 +30,7 @@ def serve(dataflow: Dataflow, item: Operator | Scope | Barrier) -> None:
         columns, times, diffs = batch_arrays(structures.peek(item.trace.address, trace_k.TRACE_DELTA), item.trace.cols)
         out, rows, errors = _call(dataflow, item.run, columns)
         structures.emit_columns(item.stream.address, np.ascontiguousarray(out), times[rows], diffs[rows])
-        if errors.any():
+        if np.count_nonzero(errors):  # quicker than `any`
             bad = np.flatnonzero(errors)
             outside = times[bad] if item.scope.is_root else (times[bad] & EPOCH_MASK) + dataflow.time_base()
             found = np.stack([errors[bad], outside, diffs[bad]], axis=1)

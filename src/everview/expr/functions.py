@@ -439,12 +439,15 @@ def _check_date_unit(args: Sequence[Expr]) -> None:
 
 def _give_nulls_a_type(function: Function, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """Give a bare NULL the type its position requires: each kind is tried until the rule accepts."""
-    places = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.value is None]
+    values = [i for i in range(len(args)) if function.name != "case" or i % 2 or i == len(args) - 1]
+    nulls = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.value is None]
+    # a case's conditions say nothing about its values
+    args = tuple(Literal(BOOL.optional(), None) if i in nulls and i not in values else a for i, a in enumerate(args))
+    places = [i for i in nulls if i in values]
     if not places:
         return args
-    # a NULL that was cast keeps its type (one that was not is an int); a case's conditions say nothing about its values
+    # a NULL that was cast keeps its type (one that was not is an int)
     cast_before = [args[i].type for i in places if args[i].type.kind != "int"]
-    values = [i for i in range(len(args)) if function.name != "case" or i % 2 or i == len(args) - 1]
     beside = [args[i].type for i in values if i not in places]
     candidates = [*cast_before, *beside, INT, BOOL, FLOAT, STR, DATE, TIMESTAMP]
     for candidate in candidates:

@@ -8,7 +8,8 @@ one call and split, results are written into it in one call, and ints and decima
 not interned in between.
 
 Results, errors included, are those of `numeric_functions`, which tests compare (`tests/expr/test_numeric_columns.py`).
-Only columns of at least `MIN_COLUMN_ROWS` rows come here: for a few rows, values that are cached cost less.
+Only columns of at least `MIN_COLUMN_ROWS` rows come here: for a few rows, values that are cached cost less. Of single
+rows only functions of ints and decimals do (`single_of`): an average is a quotient of two codes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from everview.codes.interner import Interner
 from everview.expr import python_function_types
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.numeric_functions import LIMB
+from everview.expr.string_functions import RowFailure
 from everview.kernels.expressions.scalars import ERROR_DIVISION, ERROR_OVERFLOW
 from everview.types import FREE, MOST_DIGITS, DataType
 
@@ -70,6 +72,37 @@ def batch_of(expr: Call) -> Batch | None:
         return finish(_each(function, columns, errors), errors, interner), errors
 
     return Batch(args, run)
+
+
+def single_of(expr: Call, interner: Interner) -> Callable[[tuple[int, ...]], int] | None:
+    """The same for one row, from the codes of its arguments, none of them NULL; it raises `RowFailure`. None unless all
+    arguments are ints and decimals, whose codes are their digits, and the result is a numeric.
+
+    >>> from everview.codes import decode_value
+    >>> from everview.expr.nodes import ColumnRef
+    >>> from everview.types import INT, decimal, numeric
+    >>> average = Call(numeric(FREE), "numeric_average", (ColumnRef(decimal(2), 0), ColumnRef(INT, 1)))
+    >>> interner = Interner()
+    >>> decode_value(average.type, single_of(average, interner)((1000, 3)), interner)
+    Decimal('3.3333333333333333')
+    """
+    if expr.op not in _MAKERS or expr.type.kind != "numeric" or expr.op == "round":
+        return None
+    if not all(a.type.kind in ("int", "decimal") for a in expr.args):
+        return None
+    function, text_of = _MAKERS[expr.op](expr), _text_of(expr.type)
+    scales = [a.type.scale for a in expr.args]
+
+    def run(codes: tuple[int, ...]) -> int:
+        try:
+            text = text_of(*function(*zip(codes, scales, strict=True)))
+        except _Failure as failure:
+            raise RowFailure(failure.args[0]) from None
+        if not text:
+            raise RowFailure(ERROR_OVERFLOW)
+        return interner.packed_id("numeric", f'"{text}"')
+
+    return run
 
 
 def _each(function: Callable[..., Any], columns: Sequence[list[Digits]], errors: Words) -> list[Any]:
@@ -156,7 +189,7 @@ def _writer(expr: Call) -> Callable[[list[Any], Words, Interner], Words]:
     declared = expr.type
     if declared.kind != "numeric":
         return lambda found, errors, interner: np.array([0 if x is None else x for x in found], dtype=np.int64)
-    text_of = _free_text if declared.scale == FREE else _scaled_text(declared)
+    text_of = _text_of(declared)
 
     def write(found: list[Any], errors: Words, interner: Interner) -> Words:
         texts = []
@@ -168,6 +201,10 @@ def _writer(expr: Call) -> Callable[[list[Any], Words, Interner], Words]:
         return interner.encode_packed("numeric", [f'"{text}"' for text in texts])
 
     return write
+
+
+def _text_of(declared: DataType) -> Callable[[int, int], str]:
+    return _free_text if declared.scale == FREE else _scaled_text(declared)
 
 
 def _free_text(number: int, scale: int) -> str:

@@ -9,8 +9,8 @@ a millisecond of one-element arrays. This module compiles an expression, once, i
 - a function of Python values (numerics, JSON, arrays: `everview.expr.python_functions`) gets those of the row;
 - every other function gets arrays of one element.
 
-Results of the last two kinds are cached by the codes of their arguments. Ids are hashes of contents, so their meaning
-never changes.
+Results of the last two kinds are cached by the codes of their arguments, and whole rows with functions of Python values
+by the codes of the row. Ids are hashes of contents, so their meaning never changes.
 
 Results, errors, and which of two errors counts are the same as for whole columns. They must be: a row that was inserted
 alone may be deleted among thousands, with the same result. `tests/expr` evaluates every expression both ways.
@@ -24,7 +24,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from everview.expr.evaluate import (
 from everview.expr.library import LIBRARY
 from everview.expr.nesting import SHALLOW
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.expr.numeric_columns import single_of
 from everview.expr.program_builder import Program
 from everview.expr.string_functions import CASTS, VALUES, RowFailure
 from everview.kernels.expressions import vm
@@ -67,6 +68,7 @@ NO_ROWS: Words = np.empty(0, dtype=np.int64)
 
 Row = Sequence[int]
 Single = Callable[[Row], int]
+Result = TypeVar("Result")
 
 
 class FewRows:
@@ -85,6 +87,7 @@ class FewRows:
         self.interner = interner
         self._is_deep = any(e.depth > SHALLOW for e in (*exprs, *([] if predicate is None else [predicate])))
         self._made: tuple[list[Single], Single | None] | None = None
+        self._one: Callable[[tuple[int, ...]], list[int] | None] | None = None
         self._refused = False
         self._nothing: Words = np.empty((len(exprs), 0), dtype=np.int64)
 
@@ -116,26 +119,29 @@ class FewRows:
                 made = _Making(width, self.interner)
                 keep = made.single(self.predicate) if self.predicate is not None else None
                 self._made = [made.single(e) for e in self.exprs], keep
+                one = _whole_row(*self._made)
+                self._one = _remembered(one) if made.costs else one
             except _Refused:
                 self._refused = True
         return not self._refused
 
     def _row_by_row(self, columns: Words) -> Evaluated:
-        assert self._made is not None
-        singles, keep = self._made
+        assert self._one is not None
         kept: list[int] = []
         codes: list[list[int]] = []
         errors = np.zeros(columns.shape[1], dtype=np.int64)
         for i, row in enumerate(columns.T.tolist()):
             try:
-                if keep is None or keep(row) == 1:
-                    codes.append([single(row) for single in singles])
-                    kept.append(i)
+                found = self._one(tuple(row))
             except RowFailure as failure:
                 errors[i] = failure.code
+                continue
+            if found is not None:
+                codes.append(found)
+                kept.append(i)
         if not kept:
             return Evaluated(self._nothing, NO_ROWS, errors)
-        made = np.array(codes, dtype=np.int64).reshape(len(kept), len(singles)).T
+        made = np.array(codes, dtype=np.int64).reshape(len(kept), len(self.exprs)).T
         return Evaluated(np.ascontiguousarray(made), np.array(kept, dtype=np.int64), errors)
 
 
@@ -150,6 +156,8 @@ class _Making:
         self.width = width
         self.interner = interner
         self.calls = 0
+        self.costs = False
+        """Whether something is computed that costs more than a look-up of the whole row."""
 
     def single(self, expr: Expr) -> Single:
         if isinstance(expr, ColumnRef):
@@ -225,16 +233,21 @@ class _Making:
         decode = [decoder(a.type.optional(), self.interner) for a in inner]
         function, encode = made_of(expr, make), encoder(expr.type.optional(), self.interner)
         sees_nulls = expr.op in python_functions.SEES_NULLS
+        of_digits = single_of(replace(expr, args=tuple(inner)), self.interner)
+        self.costs = True
 
         def compute(codes: tuple[int, ...]) -> int:
             if NULL in codes and not sees_nulls:
                 return NULL
+            if of_digits is not None:
+                return of_digits(codes)
             code, error = one_value(function, [d(c) for d, c in zip(decode, codes, strict=True)], encode)
             if error:
                 raise RowFailure(error)
             return code
 
-        # An aggregate that changes retracts the row that it made last time: its values are in the cache.
+        # An aggregate that changes retracts the row that it made last time, which is in the cache of rows. This one
+        # serves rows that have a value in common.
         cached = _remembered(compute)
         return lambda row: cached(tuple([arg(row) for arg in args]))
 
@@ -412,11 +425,18 @@ def _first(results: Words, errors: Words) -> int:
     return int(results[0])
 
 
-def _remembered(function: Callable[[tuple[int, ...]], int]) -> Callable[[tuple[int, ...]], int]:
-    """Cache results, but not failures."""
-    known: dict[tuple[int, ...], int] = {}
+def _whole_row(singles: list[Single], keep: Single | None) -> Callable[[tuple[int, ...]], list[int] | None]:
+    """The values of a row; None if the predicate does not keep it."""
+    if keep is None:
+        return lambda row: [single(row) for single in singles]
+    return lambda row: [single(row) for single in singles] if keep(row) == 1 else None
 
-    def run(codes: tuple[int, ...]) -> int:
+
+def _remembered(function: Callable[[tuple[int, ...]], Result]) -> Callable[[tuple[int, ...]], Result]:
+    """Cache results, but not failures, nor None."""
+    known: dict[tuple[int, ...], Result] = {}
+
+    def run(codes: tuple[int, ...]) -> Result:
         answer = known.get(codes)
         if answer is None:
             answer = function(codes)

@@ -32,7 +32,7 @@ alternative(Q, E, 0, 0, SCAN, 0) :- relation(Q, _, E, _, _).
 alternative(Q, E, K, 0, INDEX, 0) :- index(Q, E, K, 0).
 alternative(Q, E, K, C + A, ARRANGE, 0) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
 alternative(Q, E, 0, C + F, JOIN, L) :- way(Q, E, L, C), flow(Q, E, F).
-alternative(Q, E, 0, C, S, 0) :- whole(Q, E), at_once(Q, S, C).
+alternative(Q, E, 0, C, S, 0) :- whole(Q, E), ends(Q, S, C), S != JOIN.
 .decl plan(q, e, k, operator, left) choice-domain (q, e, k)
 plan(Q, E, K, O, L) :- alternative(Q, E, K, C, O, L), least_cost(Q, E, K, C).
 needs(Q, E, K, ARRANGE, 0, E, 0) :- arrange(Q, E, K, _).

@@ -335,15 +335,16 @@ def _start(starts: Sequence[plan.Node], selection: Selection) -> plan.Node:
 
 
 def _sets(starts: Sequence[plan.Node], arranged: Container[plan.Node]) -> list[plan.Node]:
-    """The starts, without making unions distinct before projecting them: the least is selected anyway."""
+    """The starts, without making unions distinct: the least is selected anyway."""
 
     def bare(node: plan.Node) -> plan.Node:
-        if node in arranged or not isinstance(node, plan.Threshold) or node.kind != "distinct":
+        if node in arranged or not _is_distinct(node):
             return node
-        below = node.child
-        while isinstance(below, plan.Project):
-            below = below.child
-        return node.child if isinstance(below, plan.Union) and never_negative(node.child) else node
+        (child,) = node.children()
+        below = child
+        while isinstance(below, plan.Project) or _is_distinct(below):
+            (below,) = below.children()
+        return child if isinstance(below, plan.Union) and never_negative(child) else node
 
     def inside(node: plan.Node, level: int = 0) -> plan.Node:
         through = isinstance(node, plan.Project | plan.Filter | plan.Union | plan.Threshold)
@@ -351,7 +352,11 @@ def _sets(starts: Sequence[plan.Node], arranged: Container[plan.Node]) -> list[p
             return node
         return over_inputs(node, lambda below: inside(bare(below), level + 1))
 
-    return [inside(start) for start in starts]
+    return [inside(bare(start)) for start in starts]
+
+
+def _is_distinct(node: plan.Node) -> bool:
+    return isinstance(node, plan.Threshold) and node.kind == "distinct"
 
 
 def _ordered(node: plan.Node, columns: tuple[int, ...]) -> plan.Node:

@@ -29,7 +29,7 @@ from sqlglot import TokenType, exp
 
 from everview.codes.codec import Codec
 from everview.dataflow.read_leases import is_guest
-from everview.errors import InputError, Notice, did_you_mean
+from everview.errors import InputError, Notice, RowErrors, did_you_mean
 from everview.expr import nesting
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
@@ -49,6 +49,7 @@ from everview.sql.answers import concurrent_select, lookups, one_off, system_que
 from everview.sql.answers.result import Result, in_order
 from everview.sql.ddl import alter_statements, comments, definitions, indexes, no_ops, schemas, settings, sql_functions
 from everview.sql.dml import (
+    bound_changes,
     changes,
     constraint_checks,
     copy_files,
@@ -58,6 +59,7 @@ from everview.sql.dml import (
     savepoints,
     volatile_functions,
 )
+from everview.sql.dml.bound_changes import BoundChange, BoundChanges
 from everview.sql.dml.savepoints import Savepoint
 from everview.sql.inspection import describe_statements, explain_statements, reasons, show_statements
 from everview.sql.rights import grants, policies, roles, shared_queries
@@ -72,6 +74,7 @@ from everview.types import STR, DataType
 
 if TYPE_CHECKING:
     from everview.session.changes.transactions import Transaction
+    from everview.sql.answers.parameter_values import Given
     from everview.sql.answers.parameters import Parameters
 
 Do = Callable[[], Any]
@@ -135,6 +138,10 @@ class Statements:
         """whether this is the SQL of an inner session"""
         self.read_at: int | None = None
         """the time at which the last query was executed: others may have advanced it since"""
+        self.bound_changes = BoundChanges()
+        """changes that are executed repeatedly"""
+        self._again: BoundChange | None = None
+        """the one that is to be executed now"""
 
     def run(self, text: str) -> Any:
         """Run all statements of a text; return the last one's result."""
@@ -174,6 +181,23 @@ class Statements:
         log = self.core.statement_log
         return self._in_role(statement) if log is None else log(self._in_role, statement)
 
+    def bound_change(self, text: str, given: Given) -> BoundChange | None:
+        """A change that was executed before, with these values, if it need not be bound again."""
+
+        def bind(node: exp.Expr, source: Source) -> Do:
+            return consumed_parts.whole(node, source, lambda: self._bind(_HANDLERS[type(node)], node, source))
+
+        def bound(_: Statements) -> BoundChange | None:
+            return bound_changes.bound(self, text, given, bind)
+
+        return self.bound_changes.find(self, text, given, lambda: self._reading(bound))
+
+    def run_again(self, change: BoundChange, text: str) -> Any:
+        """Execute a bound change; `text` is what the client has sent."""
+        self._again = change
+        said = change.statement
+        return self._run_one(said if self.core.statement_log is None else replace(said, text=text))
+
     def _in_role(self, statement: statement_reader.Statement) -> Any:
         if self.role is None or statement.start in ("SET ROLE", "RESET ROLE"):
             return self._allowed(statement)
@@ -193,6 +217,9 @@ class Statements:
             hint = "compute parts of it in views of their own"
             place = statement_reader.deepest(statement)
             raise statement.source().error_at(place, "E_DEPTH", "the text is nested too deeply", hint) from None
+        except RowErrors as error:
+            error.hint = _ABOUT_ROWS
+            raise
         except InputError as error:
             if error.code == "E_NAME" and "there is no" in error.message and self.core.access.acting() is not None:
                 error.code = "E_FORBIDDEN"
@@ -223,6 +250,9 @@ class Statements:
             raise statement.source().error_at(
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
             )
+        if self._again is not None:
+            change, self._again = self._again, None
+            return self._in_turn(False, False, Statements._repeat, change)
         if system_queries.is_about(self, statement):
             return system_queries.run(self, statement)
         command = _command(statement)
@@ -331,6 +361,10 @@ class Statements:
             if not isinstance(error, Correlated):
                 raise
             raise source.refuse(node, "a subquery reads the query around it in a way that is not supported") from None
+
+    def _repeat(self, change: BoundChange) -> Any:
+        with constraint_checks.statement(self.core):
+            return change.do()
 
     def _bind(self, handler: _Handler, node: exp.Expr, source: Source) -> Do:
         """Bind a statement and its data-modifying WITH queries."""
@@ -497,22 +531,36 @@ class Statements:
         self.transaction = transaction
 
     def commit(self, node: exp.Commit, source: Source) -> Do:
-        """COMMIT"""
+        """COMMIT [AND [NO] CHAIN]"""
         self._need_transaction(node, source)
         if self.failed:
             self._end(undo=True)
             raise source.error(
                 node, "E_TRANSACTION", "a statement of the transaction has failed: all of it is undone", "BEGIN again"
             )
-        return lambda: self._end(undo=False)
+        node.args.get("chain")
+        return self._ending(source, undo=False)
 
     def rollback(self, node: exp.Rollback, source: Source) -> Do:
-        """ROLLBACK [TO savepoint]"""
+        """ROLLBACK [TO savepoint], ROLLBACK [AND [NO] CHAIN]"""
         self._need_transaction(node, source)
         savepoint = node.args.get("savepoint")
         if savepoint is not None:
             return savepoints.go_back(self, savepoint, source)
-        return lambda: self._end(undo=True)
+        return self._ending(source, undo=True)
+
+    def _ending(self, source: Source, *, undo: bool) -> Do:
+        """The end of a transaction; with AND CHAIN another one begins. The parser keeps that of COMMIT only, so the
+        words are read.
+        """
+        words = [t.text.upper() for t in source.tokens[-2:]]
+
+        def do() -> None:
+            self._end(undo=undo)
+            if words == ["AND", "CHAIN"]:
+                self._begin()
+
+        return do
 
     def _need_transaction(self, node: exp.Expr, source: Source) -> None:
         if self.transaction is None:
@@ -535,6 +583,8 @@ class Statements:
                 "COMMIT first",
             )
 
+
+_ABOUT_ROWS = "correct or delete their inputs, or guard the expression with CASE WHEN"
 
 _STATEMENTS = (
     "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
@@ -672,6 +722,7 @@ def _handler(node: exp.Expr, source: Source) -> _Handler:
         if isinstance(node, exp.Command) and first in ("CREATE", "DROP"):
             statement_reader.check_kind(source, first)
             statement_reader.check_query(source)
+            statement_reader.check_rest(source)
         if first == "SET" and len(source.tokens) > 1:
             statement_reader.check_setting(source)
         raise source.refuse(node, f"this statement is not supported: {first}", _STATEMENTS)

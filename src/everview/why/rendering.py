@@ -164,16 +164,16 @@ def _of_table(table: Table) -> Named:
     own = tuple(c.name for c in relation.columns)
     if not relation.label.startswith(RESERVED_PREFIX):
         return Named(relation.label, own, "table", "", len(own))
-    said = relation.label.removeprefix(RESERVED_PREFIX).rstrip("'")
+    kind = relation.label.removeprefix(RESERVED_PREFIX).rstrip("'")
     if relation.origin is None:
-        return Named(f"the {said}", own, "clock", "", len(own))
+        return Named(f"the {kind}", own, "clock", "", len(own))
     origin = relation_of(relation.origin)
     columns = tuple(c.name for c in origin.columns)
-    said = said.removeprefix(origin.stored_as).strip()
+    kind = kind.removeprefix(origin.stored_as).strip()
     if own[: len(columns)] != columns:
-        return Named(f"{origin.label}'s {said} windows", own, "clock", "", len(own))
+        return Named(f"{origin.label}'s {kind} windows", own, "clock", "", len(own))
     partner = "" if relation.partner is None else relation_of(relation.partner).label
-    return Named(origin.label, columns, "table", f"in {origin.label} {said}", len(columns), partner)
+    return Named(origin.label, columns, "table", f"in {origin.label} {kind}", len(columns), partner)
 
 
 def _can_be_null(declared: DataType) -> bool:

@@ -2,7 +2,7 @@
 
 *Trees*: one value and one parent for each vertex, repaired where a change cuts a tree. Start with `forest` (the state,
 and how a step is undone) and `vertex_lookup` (look-ups), then `offers` (what an edge offers), `repair` (the phases of
-an epoch), `bulk_load` (bulk construction), `trees` (the operator).
+an epoch), `load_block`, `queue_walk` and `bulk_load` (bulk construction), `trees` (the operator).
 
 *Histories*: the rounds at which each vertex's value changed, in little memory. `history` (the state),
 `edge_contributions` (what edges contribute, computed on demand), `reevaluation` (what a change re-evaluates), `dropped`

@@ -1,8 +1,8 @@
 """Bulk construction of a forest from the edges and the sources as of a time.
 
 Where most of what there is has just come, repairing vertex by vertex (`repair`) would look every neighbour up in a
-table of hashes, and order all of them by a heap. Here vertices are *slots*: the node less the smallest one. Values,
-parents and depths are columns over the slots. Entries are made at the end, in the order of nodes: one for every slot if
+table of hashes, and order all of them by a heap. Here vertices are *slots*: the node less the smallest one
+(`load_block`). Entries are made at the end, in the order of nodes: one for every slot if
 most have a value, so that a node's number finds it, else in a table that has their size. That is possible where the
 numbers of nodes lie close together (`SPREAD_OUT`), there are no questions, and no edge is wild; everything else is
 grown by `repair.spread`. Measured on 100,000 nodes with 500,000 edges, a whole load takes a third of the time.
@@ -14,6 +14,7 @@ grown by `repair.spread`. Measured on 100,000 nodes with 500,000 edges, a whole 
 
 *Without a heap.* If every edge adds the same (hops, labels, reachability), values are assigned in the order in which
 they are taken: a queue suffices. It is merged with the sources, if these are in order; each slot is processed once.
+Long queues are walked many slots at a time, on all threads (`queue_walk`).
 
 The result is one that repairing could have produced: the pair of a parent comes before that of its child (see
 `repair`).
@@ -61,16 +62,44 @@ from everview.kernels.frontier.forest import (
     pop,
     push,
 )
+from everview.kernels.frontier.load_block import (
+    LOAD_AT,
+    LOAD_DIRECT,
+    LOAD_HEAD,
+    LOAD_LOW,
+    LOAD_QUEUED,
+    LOAD_SLOTS,
+    LOAD_STAGE,
+    LOAD_STANDING,
+    LOAD_TAIL,
+    SLOT_BASE,
+    SLOT_DEPTH,
+    SLOT_PARENT,
+    SLOT_VALUE,
+    enqueue,
+    hand_on,
+    improves,
+    load_words,
+    queue_at,
+    slot_at,
+)
 from everview.kernels.frontier.offers import (
     FAULT_PATH,
-    adds,
+    all_there,
     base_in,
     edges_of,
     fails,
     first_row,
+    is_there,
     offered,
-    there,
     weight_of,
+)
+from everview.kernels.frontier.queue_walk import (
+    LEAST_AT_ONCE,
+    MOST_AT_ONCE,
+    end_walk,
+    start_walk,
+    walk_queue,
 )
 from everview.kernels.frontier.vertex_lookup import enter, room_for
 from everview.kernels.memory import alloc, ld, st
@@ -78,11 +107,7 @@ from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import (
     BATCH_CAP,
     BATCH_DATA,
-    BATCH_DIFF_MASK,
     BATCH_ROWS,
-    BATCH_TIME_MASK,
-    diff_at,
-    time_at,
 )
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE, trace_rows
 
@@ -97,34 +122,7 @@ so that a forest is not grown again and again.
 FEW_SLOTS = 4096
 """Slots that there may always be."""
 
-(
-    LOAD_STAGE,
-    LOAD_AT,
-    LOAD_LOW,
-    LOAD_SLOTS,
-    LOAD_QUEUED,
-    LOAD_HEAD,
-    LOAD_TAIL,
-    LOAD_STANDING,
-    LOAD_DIRECT,
-    LOAD_COLUMNS,
-) = range(10)
-"""The block: the stage, and how far it is; the smallest node, how many slots; whether a queue does; where the queue
-begins and ends; how many entries there will be; whether every slot has one. Then the columns, one word for each slot.
-"""
-
-COLUMN_VALUE, COLUMN_PARENT, COLUMN_DEPTH, COLUMN_BASE, COLUMN_QUEUE, LOAD_WIDTH = range(6)
-"""The best value so far, and the slot it is from; its depth; the source's own value (WORST_VALUE: there is none); the
-queue, and, when all are walked, the numbers of entries.
-"""
-
 STAGE_SOURCING, STAGE_ARRANGING, STAGE_WALKING, STAGE_ENTERING, STAGE_DONE = range(5)
-
-
-@inner
-def _column(load, which):
-    """The word of a column's first slot."""
-    return LOAD_COLUMNS + which * ld(load, LOAD_SLOTS)
 
 
 @inner
@@ -174,7 +172,7 @@ def prepare(ctx):
         return 0
     slots = high - low + 1
     free_load(ctx)
-    load = alloc(LOAD_COLUMNS + LOAD_WIDTH * slots)
+    load = alloc(load_words(slots))
     st(ctx, FOREST_LOAD, load)
     st(load, LOAD_STAGE, STAGE_SOURCING)
     st(load, LOAD_AT, 0)
@@ -184,28 +182,13 @@ def prepare(ctx):
     st(load, LOAD_HEAD, 0)
     st(load, LOAD_TAIL, 0)
     st(load, LOAD_STANDING, 0)
-    value = _column(load, COLUMN_VALUE)
-    parent = _column(load, COLUMN_PARENT)
-    base = _column(load, COLUMN_BASE)
     for s in range(slots):
-        st(load, value + s, WORST_VALUE)
-        st(load, parent + s, NO_PARENT)
-        st(load, base + s, WORST_VALUE)
+        at = slot_at(s)
+        st(load, at + SLOT_VALUE, WORST_VALUE)
+        st(load, at + SLOT_PARENT, NO_PARENT)
+        st(load, at + SLOT_BASE, WORST_VALUE)
     st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - slots)
     return 1
-
-
-@inner
-def _plain(trace, batch, data, time):
-    """Whether every row of a batch is there: it is the only one, of one time, and has nothing but insertions."""
-    if ld(trace, TRACE_COUNT) != 1 or ld(batch, BATCH_TIME_MASK) != 0 or ld(batch, BATCH_DIFF_MASK) != 0:
-        return False
-    return time_at(batch, data, 0) <= time and diff_at(batch, data, 0, 0) > 0
-
-
-@inner
-def _is_there(plain, trace, batch, data, row, time):
-    return plain or (adds(batch, data, row, time) and there(trace, batch, row, time) != 0)
 
 
 @shared
@@ -213,27 +196,23 @@ def _source(ctx, load, time):
     """The sources' own values, from batch number LOAD_AT on. 0: one is as bad as none is, which slots cannot tell."""
     trace = ld(ctx, FOREST_START)
     low = ld(load, LOAD_LOW)
-    value = _column(load, COLUMN_VALUE)
-    base = _column(load, COLUMN_BASE)
-    parent = _column(load, COLUMN_PARENT)
-    depth = _column(load, COLUMN_DEPTH)
     while ld(load, LOAD_AT) < ld(trace, TRACE_COUNT):
         if ld(ctx, FOREST_FUEL) < 0:
             return 1
         batch = ld(ld(trace, TRACE_TABLE), ld(load, LOAD_AT))
         data = ld(batch, BATCH_DATA)
         cap = ld(batch, BATCH_CAP)
-        plain = _plain(trace, batch, data, time)
+        plain = all_there(trace, batch, data, time)
         for i in range(ld(batch, BATCH_ROWS)):
             x = base_in(ctx, data, cap, i)
-            s = ld(data, i) - low
+            at = slot_at(ld(data, i) - low)
             if x == WORST_VALUE:
                 return 0
-            if x < ld(load, base + s) and _is_there(plain, trace, batch, data, i, time):
-                st(load, base + s, x)
-                st(load, value + s, x)
-                st(load, parent + s, OWN_VALUE)
-                st(load, depth + s, 0)
+            if x < ld(load, at + SLOT_BASE) and is_there(plain, trace, batch, data, i, time):
+                st(load, at + SLOT_BASE, x)
+                st(load, at + SLOT_VALUE, x)
+                st(load, at + SLOT_PARENT, OWN_VALUE)
+                st(load, at + SLOT_DEPTH, 0)
         st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - ld(batch, BATCH_ROWS))
         st(load, LOAD_AT, ld(load, LOAD_AT) + 1)
     st(load, LOAD_STAGE, STAGE_ARRANGING)
@@ -243,19 +222,18 @@ def _source(ctx, load, time):
 @shared
 def _arrange(ctx, load):
     """Keep to the queue if the sources' values ascend with their nodes; else all go into the heap."""
-    base = _column(load, COLUMN_BASE)
     slots = ld(load, LOAD_SLOTS)
     last = -(2**63)
     for s in range(slots):
-        x = ld(load, base + s)
+        x = ld(load, slot_at(s) + SLOT_BASE)
         if x != WORST_VALUE:
             if x < last:
                 st(load, LOAD_QUEUED, 0)
             last = x
     if ld(load, LOAD_QUEUED) == 0:
         for s in range(slots):
-            if ld(load, base + s) != WORST_VALUE:
-                push(ctx, ld(load, base + s), 0, s)
+            if ld(load, slot_at(s) + SLOT_BASE) != WORST_VALUE:
+                push(ctx, ld(load, slot_at(s) + SLOT_BASE), 0, s)
     st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - slots)
     st(load, LOAD_AT, 0)
     st(load, LOAD_STAGE, STAGE_WALKING)
@@ -263,34 +241,55 @@ def _arrange(ctx, load):
 
 
 @inner
-def _next_queued(load):
-    """The slot with the best value that was not asked yet, of the queue and the sources; -1 if there is none."""
-    value = _column(load, COLUMN_VALUE)
-    parent = _column(load, COLUMN_PARENT)
+def _next_source(load):
+    """Move LOAD_AT to the first slot from there on whose own value is what counts; LOAD_SLOTS: there is none."""
     slots = ld(load, LOAD_SLOTS)
     s = ld(load, LOAD_AT)
-    while s < slots and ld(load, parent + s) != OWN_VALUE:
+    while s < slots and ld(load, slot_at(s) + SLOT_PARENT) != OWN_VALUE:
         s += 1
     st(load, LOAD_AT, s)
+    return s
+
+
+@inner
+def _next_queued(load):
+    """The slot with the best value that was not asked yet, of the queue and the sources; -1 if there is none."""
+    s = _next_source(load)
+    none_left = s == ld(load, LOAD_SLOTS)
     head = ld(load, LOAD_HEAD)
     if head < ld(load, LOAD_TAIL):
-        queued = ld(load, _column(load, COLUMN_QUEUE) + head)
-        if s == slots or ld(load, value + queued) < ld(load, value + s):
+        queued = ld(load, queue_at(load) + head)
+        if none_left or ld(load, slot_at(queued) + SLOT_VALUE) < ld(load, slot_at(s) + SLOT_VALUE):
             st(load, LOAD_HEAD, head + 1)
             return queued
-    elif s == slots:
+    elif none_left:
         return -1
     st(load, LOAD_AT, s + 1)
     return s
 
 
 @inner
+def _queued_before_sources(load):
+    """Where a part of the queue ends, from its head on, whose slots all come before the next source; the head if that
+    part is too short to be walked as one.
+    """
+    head = ld(load, LOAD_HEAD)
+    end = min(ld(load, LOAD_TAIL), head + MOST_AT_ONCE)
+    if end - head < LEAST_AT_ONCE:
+        return head
+    s = _next_source(load)
+    last = ld(load, queue_at(load) + end - 1)
+    if s < ld(load, LOAD_SLOTS) and ld(load, slot_at(last) + SLOT_VALUE) >= ld(load, slot_at(s) + SLOT_VALUE):
+        return head
+    return end
+
+
+@inner
 def _next_heaped(ctx, load):
     """The same of the heap, where what has got better since is passed over."""
-    value = _column(load, COLUMN_VALUE)
     while ld(ctx, FOREST_HEAP_N) > 0:
         first, s = pop(ctx)
-        if ld(load, value + s) == first:
+        if ld(load, slot_at(s) + SLOT_VALUE) == first:
             return s
     return -1
 
@@ -299,11 +298,8 @@ def _next_heaped(ctx, load):
 def _walk_from(ctx, load, rules, s, queued, time):
     """Offer a slot's value along all edges."""
     low = ld(load, LOAD_LOW)
-    value = _column(load, COLUMN_VALUE)
-    parent = _column(load, COLUMN_PARENT)
-    depth = _column(load, COLUMN_DEPTH)
-    x = ld(load, value + s)
-    deep = ld(load, depth + s)
+    x = ld(load, slot_at(s) + SLOT_VALUE)
+    deep = ld(load, slot_at(s) + SLOT_DEPTH)
     node = low + s
     for r in range(ld(ctx, FOREST_NRULES)):
         rule = r * RULE_WORDS
@@ -314,27 +310,21 @@ def _walk_from(ctx, load, rules, s, queued, time):
             data = ld(batch, BATCH_DATA)
             cap = ld(batch, BATCH_CAP)
             rows = ld(batch, BATCH_ROWS)
-            plain = _plain(trace, batch, data, time)
+            plain = all_there(trace, batch, data, time)
             i = first_row(ctx, batch, node)
             first = i
             while i < rows and ld(data, i) == node:
                 if column >= 0 or not offers:
                     weight = weight_of(ctx, data, cap, i, column)
                     offers, y = offered(rules, rule, x, weight)
-                    if not offers and fails(rules, rule, x, weight) and _is_there(plain, trace, batch, data, i, time):
+                    if not offers and fails(rules, rule, x, weight) and is_there(plain, trace, batch, data, i, time):
                         st(ld(ctx, FOREST_STEP), STEP_FAULT, FAULT_PATH)
                 if offers:
                     t = ld(data, cap + i) - low
-                    known = ld(load, value + t)
-                    better = y < known or (y == WORST_VALUE and ld(load, parent + t) == NO_PARENT)
-                    if better and _is_there(plain, trace, batch, data, i, time):
-                        st(load, value + t, y)
-                        st(load, parent + t, s)
-                        st(load, depth + t, deep + 1 if x == y else 0)
+                    if improves(load, t, y) and is_there(plain, trace, batch, data, i, time):
+                        hand_on(load, s, x, deep, t, y)
                         if queued:
-                            tail = ld(load, LOAD_TAIL)
-                            st(load, _column(load, COLUMN_QUEUE) + tail, t)
-                            st(load, LOAD_TAIL, tail + 1)
+                            enqueue(load, t)
                         else:
                             push(ctx, y, deep + 1 if x == y else 0, t)
                 i += 1
@@ -346,25 +336,32 @@ def _walk(ctx, load, time):
     """Let every slot give what it has to its neighbours, the best first."""
     rules = ld(ctx, FOREST_RULES)
     queued = ld(load, LOAD_QUEUED) != 0
+    shares = 0
     while ld(ctx, FOREST_FUEL) >= 0:
+        end = _queued_before_sources(load) if queued else 0
+        if queued and end > ld(load, LOAD_HEAD):
+            if shares == 0:
+                shares = start_walk(ctx, load, time)
+            walk_queue(shares, end)
+            continue
         s = _next_queued(load) if queued else _next_heaped(ctx, load)
         if s < 0:
             st(load, LOAD_AT, 0)
             st(load, LOAD_STAGE, STAGE_ENTERING)
-            return 0
+            break
         _walk_from(ctx, load, rules, s, queued, time)
+    end_walk(shares)
     return 0
 
 
 @inner
 def _number(load):
     """Give the slots that have a value their numbers, in order; how many there are."""
-    parent = _column(load, COLUMN_PARENT)
-    number = _column(load, COLUMN_QUEUE)
+    number = queue_at(load)
     n = 0
     for s in range(ld(load, LOAD_SLOTS)):
         st(load, number + s, n)
-        if ld(load, parent + s) != NO_PARENT:
+        if ld(load, slot_at(s) + SLOT_PARENT) != NO_PARENT:
             n += 1
     return n
 
@@ -385,13 +382,13 @@ def _enter(ctx, load, s, one, parent):
     """Make entry number `one` of a slot."""
     entries = ld(ctx, FOREST_ENTRIES)
     at = place(ctx, one)
-    base = ld(load, _column(load, COLUMN_BASE) + s)
+    base = ld(load, slot_at(s) + SLOT_BASE)
     based = base != WORST_VALUE
     standing = parent != NO_PARENT
     st(entries, at + VERTEX_NODE, ld(load, LOAD_LOW) + s)
-    st(entries, at + VERTEX_VALUE, ld(load, _column(load, COLUMN_VALUE) + s))
+    st(entries, at + VERTEX_VALUE, ld(load, slot_at(s) + SLOT_VALUE))
     st(entries, at + VERTEX_PARENT, parent)
-    st(entries, at + VERTEX_DEPTH, ld(load, _column(load, COLUMN_DEPTH) + s) if standing else 0)
+    st(entries, at + VERTEX_DEPTH, ld(load, slot_at(s) + SLOT_DEPTH) if standing else 0)
     st(entries, at + VERTEX_BASE, base if based else 0)
     st(entries, at + VERTEX_FLAGS, FLAG_BASED if based else 0)
     st(entries, at + VERTEX_STAMP, 0)
@@ -403,13 +400,12 @@ def _enter_all(ctx, load):
     """Make the entries, from slot LOAD_AT on."""
     if ld(load, LOAD_AT) == 0:
         _make_room(ctx, load)
-    parent = _column(load, COLUMN_PARENT)
-    number = _column(load, COLUMN_QUEUE)
+    number = queue_at(load)
     direct = ld(load, LOAD_DIRECT) != 0
     s = ld(load, LOAD_AT)
     slots = ld(load, LOAD_SLOTS)
     while s < slots and ld(ctx, FOREST_FUEL) >= 0:
-        p = ld(load, parent + s)
+        p = ld(load, slot_at(s) + SLOT_PARENT)
         if direct:
             _enter(ctx, load, s, s, p)
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - 1)

@@ -46,6 +46,7 @@ from everview.kernels.trace.batch import (
     BATCH_DATA,
     BATCH_DIFF_MASK,
     BATCH_ROWS,
+    BATCH_TIME_MASK,
     compare_rows,
     diff_at,
     time_at,
@@ -111,6 +112,20 @@ def there(trace, batch, row, time):
 def adds(batch, data, row, time):
     """Whether a row adds something at a time, so that it may be there."""
     return diff_at(batch, data, row, 0) > 0 and time_at(batch, data, row) <= time
+
+
+@inner
+def all_there(trace, batch, data, time):
+    """Whether every row of a batch is there: it is the only one, of one time, and has nothing but insertions."""
+    if ld(trace, TRACE_COUNT) != 1 or ld(batch, BATCH_TIME_MASK) != 0 or ld(batch, BATCH_DIFF_MASK) != 0:
+        return False
+    return time_at(batch, data, 0) <= time and diff_at(batch, data, 0, 0) > 0
+
+
+@inner
+def is_there(plain, trace, batch, data, row, time):
+    """Whether a row of a batch is there; `plain`: see `all_there`."""
+    return plain or (adds(batch, data, row, time) and there(trace, batch, row, time) != 0)
 
 
 @inner

@@ -13,7 +13,7 @@ have times, and later ones are skipped.
     IDLE      nothing to do; a step begins
     GROWING   the forest is grown from the sources, at once (`bulk_load`) where that is possible: a newcomer says all of
               it (LOUD), after opening nothing is said, because the output's trace has it
-    OPENING   an epoch begins: cut; or, if it changes more than there is, all that there was is taken back, and said
+    OPENING   an epoch begins: cut; or, if it changes much of what there is, all that there was is taken back, and said
               anew when it is grown (REGROWN)
     TRIMMING, REGROWING, SPREADING
     CLOSING   its differences are collected; the next epoch, or all are said
@@ -72,7 +72,7 @@ from everview.kernels.frontier.forest import (
     push,
 )
 from everview.kernels.frontier.offers import adds, base_in, count_wild, there
-from everview.kernels.frontier.repair import cut, must_start_anew, offer, regrow, spread, start_anew, trim
+from everview.kernels.frontier.repair import changes_much, cut, must_start_anew, offer, regrow, spread, start_anew, trim
 from everview.kernels.frontier.vertex_lookup import empty_forest, forget_entries, found_or_new
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
@@ -259,7 +259,7 @@ def _take_back(ctx, time):
 def _open(ctx, epoch, time):
     """Begin an epoch under a number of its own."""
     anew = must_start_anew(ctx, epoch)
-    if anew != 0 and prepare(ctx) != 0:
+    if (anew != 0 or changes_much(ctx, epoch) != 0) and prepare(ctx) != 0:
         _take_back(ctx, time)
         st(ctx, FOREST_PHASE, PHASE_GROWING)
         return

@@ -94,11 +94,11 @@ def _done(db: Session, name: str, given: Given) -> Sent:
         return CALLS[name](db, given)
 
 
-def _limits(said: Any) -> dict[str, Any]:
+def _limits(given: Any) -> dict[str, Any]:
     """The limits of a client's call."""
-    if not isinstance(said, dict):
+    if not isinstance(given, dict):
         return {}
-    seconds_said, memory_said = said.get("seconds"), said.get("memory")
+    seconds_said, memory_said = given.get("seconds"), given.get("memory")
     return {
         "seconds": None if seconds_said is None else seconds(seconds_said),
         "memory": None if memory_said is None else size_of(memory_said),
@@ -130,11 +130,11 @@ class Given:
         """An optional argument."""
         return self.head.get(name)
 
-    def rows(self, said: Any) -> Any:
+    def rows(self, given: Any) -> Any:
         """Rows: the number of a table, or a list of them."""
-        if isinstance(said, int) and 0 <= said < len(self.tables):
-            return self.tables[said]
-        return rows_of(said)
+        if isinstance(given, int) and 0 <= given < len(self.tables):
+            return self.tables[given]
+        return rows_of(given)
 
 
 def _relation(db: Session, name: Any) -> Any:
@@ -218,12 +218,12 @@ def view(db: Session, given: Given) -> Sent:
     return relation(db, Given({"name": relation_of(made).label}, []))
 
 
-def _kept(said: Any) -> Provenance:
+def _kept(given: Any) -> Provenance:
     """The provenance options of a client; the session validates them."""
     names = [field.name for field in fields(Provenance)]
-    if not isinstance(said, Mapping) or "kind" not in said or not set(said) <= set(names):
-        raise InputError("E_PROVENANCE", f"{said!r} is not a kind of provenance", f"give {', '.join(names)}")
-    return Provenance(**said)
+    if not isinstance(given, Mapping) or "kind" not in given or not set(given) <= set(names):
+        raise InputError("E_PROVENANCE", f"{given!r} is not a kind of provenance", f"give {', '.join(names)}")
+    return Provenance(**given)
 
 
 def drop(db: Session, given: Given) -> Sent:
@@ -242,12 +242,17 @@ def sql(db: Session, given: Given) -> Sent:
 
 
 def _answered(answer: Answer) -> Sent:
-    said: Message = {"time": answer.time, "relation": answer.relation, "text": answer.text, "affected": answer.affected}
+    message: Message = {
+        "time": answer.time,
+        "relation": answer.relation,
+        "text": answer.text,
+        "affected": answer.affected,
+    }
     if answer.result is None:
-        return said, []
+        return message, []
     result = answer.result
     head, tables = sent(result.columns, result.types, result.rows, result.to_arrow)
-    return {**said, **head}, tables
+    return {**message, **head}, tables
 
 
 def datalog(db: Session, given: Given) -> Sent:
@@ -501,8 +506,8 @@ def provenance(db: Session, given: Given) -> Sent:
 
 
 def _expression(found: Expression) -> Message:
-    said = found.written()
-    return {**said, "variables": [[label, table, plain(row)] for label, table, row in said["variables"]]}
+    written = found.written()
+    return {**written, "variables": [[label, table, plain(row)] for label, table, row in written["variables"]]}
 
 
 CALLS: dict[str, Callable[[Session, Given], Sent]] = {

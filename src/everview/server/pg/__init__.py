@@ -9,6 +9,7 @@ Read in this order:
     lexer, commands                   statement classification
     settings                          SET and SHOW
     key_lookups, pipelined_lookups    prepared key look-ups, answered where the bytes arrive
+    literal_shapes                    texts that differ in their constants only
     connection_work                   a connection's statements on the engine's thread, its staged transaction
     answers, column_encoder           columns, rows in pieces, tags; many rows column by column
     client                            the state of a connection

@@ -28,6 +28,7 @@ from everview.language.relation import relation_of
 from everview.runtime.base import ChangeSet
 from everview.server.pg import transactional_ddl
 from everview.server.pg.key_lookups import Quick, quick
+from everview.server.pg.literal_shapes import shape_of
 from everview.server.pg.settings import Settings
 from everview.server.pg.sqlstates import PgError
 from everview.server.pg.transactional_ddl import Definitions, conflict
@@ -47,12 +48,16 @@ if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.session.session import Session
     from everview.session.table import Table
+    from everview.sql.dml.bound_changes import BoundChange
 
 T = TypeVar("T")
 
 QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 DEFINING = ("CREATE", "DROP", "ALTER", "COMMENT", "REPLACE", "GRANT", "REVOKE", "REASSIGN")
 """First words of statements that define something."""
+
+REPEATED = ("INSERT", "UPDATE", "DELETE")
+"""First words of statements that clients repeat with other values."""
 
 READ_COMMITTED = "read committed"
 
@@ -239,6 +244,9 @@ class Work:
         return done
 
     def _one(self, sql: Statements, text: str, given: Given | None, changing: bool, beside: bool) -> Outcome:
+        change = self._bound_before(sql, text, given) if changing and not beside else None
+        if change is not None:
+            return Outcome(sql.run_again(change, text), sql.affected, sql.notices)
         sql.parameters = given
         statement = next(statement_reader.statements(text, lambda: sql.dialect), None)
         if statement is None:
@@ -247,6 +255,15 @@ class Work:
             statement = self._as_of(sql.core, statement, changing)
         answer = sql._run_one(statement)
         return Outcome(answer, sql.affected, sql.notices)
+
+    def _bound_before(self, sql: Statements, text: str, given: Given | None) -> BoundChange | None:
+        """A change that was bound before, for these or for other values."""
+        if self.isolation != READ_COMMITTED or self.defined or text[:6].upper() not in REPEATED:
+            return None
+        if given is not None:
+            return sql.bound_change(text, given)
+        shape = shape_of(text)
+        return None if shape is None else sql.bound_change(shape.text, Given(shape.types, shape.values))
 
     def _define(self, session: Session, text: str, given: Given | None) -> Outcome:
         """Do a statement that defines something inside a transaction."""

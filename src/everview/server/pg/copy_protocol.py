@@ -110,27 +110,27 @@ _OPTIONS = ("FORMAT", "DELIMITER", "NULL", "HEADER", "QUOTE", "ESCAPE", "ENCODIN
 
 def _form(words: Reader) -> Form:
     """[WITH] (FORMAT csv, ...) or, as of old, [WITH] CSV HEADER DELIMITER ';'"""
-    said: dict[str, str] = {}
+    given: dict[str, str] = {}
     words.next_is("WITH")
     listed = words.next_is("(")
     while words.more() and not (listed and words.next_is(")")):
-        _option(words, said, listed)
+        _option(words, given, listed)
         if listed:
             words.next_is(",")
     words.end()
-    kind = said.get("FORMAT", "text").lower()
+    kind = given.get("FORMAT", "text").lower()
     if kind not in ("text", "csv", "binary"):
         raise PgError("E_FORMAT", "22023", f"COPY has no format {kind}", "there are text, csv and binary")
     csv = kind == "csv"
-    quote = said.get("QUOTE", '"')
+    quote = given.get("QUOTE", '"')
     form = Form(
         kind,
-        said.get("DELIMITER", "," if csv else "\t"),
-        said.get("NULL", "" if csv else "\\N"),
-        said.get("HEADER", "false").lower() not in ("false", "off", "0"),
+        given.get("DELIMITER", "," if csv else "\t"),
+        given.get("NULL", "" if csv else "\\N"),
+        given.get("HEADER", "false").lower() not in ("false", "off", "0"),
         quote,
-        said.get("ESCAPE", quote),
-        "FORCE_QUOTE" in said,
+        given.get("ESCAPE", quote),
+        "FORCE_QUOTE" in given,
     )
     if len(form.delimiter.encode()) != 1 or len(form.quote.encode()) != 1 or len(form.escape.encode()) != 1:
         raise PgError("E_OPTION", "0A000", "DELIMITER, QUOTE and ESCAPE are one letter of ASCII", "choose another")
@@ -139,11 +139,11 @@ def _form(words: Reader) -> Form:
     return form
 
 
-def _option(words: Reader, said: dict[str, str], listed: bool) -> None:
+def _option(words: Reader, given: dict[str, str], listed: bool) -> None:
     word = words.take("an option")
     name = word.upper
     if not listed and name in ("CSV", "BINARY", "TEXT"):
-        said["FORMAT"] = name
+        given["FORMAT"] = name
         return
     if name == "FORCE" and not listed:
         words.need("QUOTE")
@@ -153,16 +153,16 @@ def _option(words: Reader, said: dict[str, str], listed: bool) -> None:
         raise words.error(f"COPY has no option {word.text}", did_you_mean(name, _OPTIONS))
     words.next_is("AS")
     if name == "FORCE_QUOTE":
-        said[name] = "*"
+        given[name] = "*"
         if words.brackets() is None:
             words.take("* or columns")
     elif name in ("HEADER", "FREEZE"):
         bare = not listed or not words.more() or words.words[words.at].upper in (",", ")")
-        said[name] = "true" if bare else words.take("true or false").text
+        given[name] = "true" if bare else words.take("true or false").text
     else:
-        said[name] = words.take("a value").text
-    if name == "ENCODING" and said[name].upper().replace("-", "") != "UTF8":
-        raise PgError("E_OPTION", "0A000", f"texts are UTF-8, not {said[name]}", "convert them first")
+        given[name] = words.take("a value").text
+    if name == "ENCODING" and given[name].upper().replace("-", "") != "UTF8":
+        raise PgError("E_OPTION", "0A000", f"texts are UTF-8, not {given[name]}", "convert them first")
 
 
 # in

@@ -67,12 +67,12 @@ def can_wait(text: str) -> bool:
     >>> can_wait("CREATE ROLE r"), can_wait("CREATE TYPE mood AS ENUM ('ok')")
     (False, False)
     """
-    said = [w.upper for w in words(text)][:6]
-    if not said or said[0] in ("COMMENT", "GRANT", "REVOKE"):
-        return bool(said)
-    if said[0] not in ("CREATE", "DROP", "ALTER"):
+    first = [w.upper for w in words(text)][:6]
+    if not first or first[0] in ("COMMENT", "GRANT", "REVOKE"):
+        return bool(first)
+    if first[0] not in ("CREATE", "DROP", "ALTER"):
         return False
-    return next((w for w in said[1:] if w not in _WORDS), "") in _KINDS
+    return next((w for w in first[1:] if w not in _WORDS), "") in _KINDS
 
 
 def is_schema(text: str) -> bool:

@@ -71,6 +71,8 @@ class Catalog:
         self.uninterruptible = Uninterruptible()
         """runs writing and recording of entries as one uninterruptible unit"""
         self._overview: Overview | None = None
+        self.version = 0
+        """changes with every definition: what was bound before may mean something else now"""
         self.tables: dict[str, Table] = Named(self.changed)
         self.views: dict[str, View] = Named(self.changed)
         self.rearranged = 0
@@ -107,6 +109,7 @@ class Catalog:
     def changed(self) -> None:
         """Invalidate caches after a table or view was created, dropped or rebuilt."""
         self._overview = None
+        self.version += 1
 
     def check_new(self, name: str) -> None:
         """Refuse a name that a new object cannot have."""
@@ -142,6 +145,7 @@ class Catalog:
         """Write an entry and update the catalog, uninterruptibly. An asynchronous exception may still propagate
         although everything is done (`has_noted`).
         """
+        self.version += 1
         if self.entry_log is not None or then is not None:
             self.uninterruptible.run(lambda: self._note(entries, then))
 

@@ -58,13 +58,13 @@ class Metadata:
         elif isinstance(entry, SequenceDropped):
             self._catalog.sequences.pop(entry.name, None)
         else:
-            said = self._catalog.defaults if isinstance(entry, DefaultSet) else self._catalog.comments
-            said[entry.name, entry.column] = entry.text
+            remarks = self._catalog.defaults if isinstance(entry, DefaultSet) else self._catalog.comments
+            remarks[entry.name, entry.column] = entry.text
             if not entry.text:
-                del said[entry.name, entry.column]
+                del remarks[entry.name, entry.column]
 
     def forget(self, name: str) -> None:
         """Drop the comments and defaults of a table or view."""
-        for said in (self._catalog.comments, self._catalog.defaults):
-            for about in [a for a in said if a[0] == name]:
-                del said[about]
+        for remarks in (self._catalog.comments, self._catalog.defaults):
+            for about in [a for a in remarks if a[0] == name]:
+                del remarks[about]

@@ -213,14 +213,14 @@ class _Tasks:
         for member in list(self._lines):
             self._lose(member)
         try:
-            said = self._job.result()
+            results = self._job.result()
         except Exception as error:
             if (other := other_in(error)) is not None:
                 raise other from None
             if last:
                 raise
         else:
-            if any(each == UNREACHABLE for each in said):
+            if any(each == UNREACHABLE for each in results):
                 raise Unreachable
             if last:
                 raise InternalError("E_PEER", "a step's tasks end each time", "see Spark's log")
@@ -245,21 +245,21 @@ class _Tasks:
         self.coordinator.lost(member)
 
     def _send(self, job_for: JobFor, commands: Sequence[bytes]) -> None:
-        for member, said in self.coordinator.take():
+        for member, message in self.coordinator.take():
             if member in self._lines:
                 try:
-                    self._lines[member].send(self._message(member, said, job_for, commands))
+                    self._lines[member].send(self._message(member, message, job_for, commands))
                 except OSError:
                     self._lose(member)
 
-    def _message(self, member: int, said: ToMember, job_for: JobFor, commands: Sequence[bytes]) -> list[Buffer]:
-        if not isinstance(said, Order):
-            return written(said)
-        job = job_for(said.attempt, self.coordinator.shards_of(member))
+    def _message(self, member: int, message: ToMember, job_for: JobFor, commands: Sequence[bytes]) -> list[Buffer]:
+        if not isinstance(message, Order):
+            return written(message)
+        job = job_for(message.attempt, self.coordinator.shards_of(member))
         if self._known.get(member) == commands:
-            return written(Order(said.step, said.generation, said.attempt, same=True), [job])
+            return written(Order(message.step, message.generation, message.attempt, same=True), [job])
         self._known[member] = list(commands)
-        return written(said, [job, *commands])
+        return written(message, [job, *commands])
 
     def _hear(self, seconds: float) -> None:
         """Process messages from members, waiting up to this long for one."""
@@ -270,12 +270,12 @@ class _Tasks:
         for number, _ in waiting.poll(1000 * seconds):
             member = by_number[number]
             try:
-                said, parts = read(self._lines[member].receive())
+                message, parts = read(self._lines[member].receive())
             except (OSError, InternalError):
                 self._lose(member)
                 continue
             answer = parts[0] if parts else b""
-            self.coordinator.heard(member, said, answer)  # type: ignore[arg-type]
+            self.coordinator.heard(member, message, answer)  # type: ignore[arg-type]
 
     def close(self, *, wait: bool, cancel: bool) -> None:
         """End the tasks, forcibly if they are to be cancelled or have not begun."""

@@ -165,25 +165,25 @@ class Coordinator:
         if self.phase == Phase.GATHERING:
             self._go_on()
 
-    def heard(self, member: int, said: FromMember, answer: Buffer = b"") -> None:
+    def heard(self, member: int, message: FromMember, answer: Buffer = b"") -> None:
         """Handle a message from a member; messages of other generations or steps are ignored."""
         if member not in self._awaited:
             return
-        if isinstance(said, Here) and self.phase == Phase.MEETING and said.generation == self.generations:
-            self._here[member] = said
+        if isinstance(message, Here) and self.phase == Phase.MEETING and message.generation == self.generations:
+            self._here[member] = message
             self._awaited.discard(member)
             if not self._awaited:
                 self._introduce()
-        elif isinstance(said, Stands) and self.phase == Phase.CALLING and said.generation == self.generations:
+        elif isinstance(message, Stands) and self.phase == Phase.CALLING and message.generation == self.generations:
             self._awaited.discard(member)
-            if not said.connected:
+            if not message.connected:
                 self._retry(f"member {member} could not reach the others")
             elif not self._awaited:
                 self._give_orders()
-        elif isinstance(said, Report) and self.phase == Phase.RUNNING and said.step == self._step:
-            self._reports[member] = said, answer
+        elif isinstance(message, Report) and self.phase == Phase.RUNNING and message.step == self._step:
+            self._reports[member] = message, answer
             self._awaited.discard(member)
-            if said.how != DONE:
+            if message.how != DONE:
                 self._spoil()
             self._decide_if_complete()
 

@@ -21,10 +21,10 @@ from everview.spark.gang.messages import (
     GiveUp,
     Here,
     Meet,
+    Message,
     Order,
     Report,
     Roster,
-    Said,
     Stands,
     read,
     written,
@@ -82,28 +82,28 @@ class Member:
     def serve(self) -> None:
         """Follow the driver until it closes the connection."""
         try:
-            said, parts = self._listen()
+            message, parts = self._listen()
             while True:
-                if isinstance(said, Meet):
-                    said, parts = self._meet(said)
+                if isinstance(message, Meet):
+                    message, parts = self._meet(message)
                     continue
-                if isinstance(said, Order):
-                    self._say(*self._run_order(said, parts))
-                said, parts = self._listen()  # other words are about steps and meetings that are over
+                if isinstance(message, Order):
+                    self._say(*self._run_order(message, parts))
+                message, parts = self._listen()  # other words are about steps and meetings that are over
         except _HungUp:
             return
         finally:
             self._hang_up()
 
-    def _listen(self) -> tuple[Said, list[memoryview]]:
+    def _listen(self) -> tuple[Message, list[memoryview]]:
         try:
             return read(self._driver.receive())
         except (OSError, InternalError):
             raise _HungUp from None
 
-    def _say(self, said: Said, *parts: Buffer) -> None:
+    def _say(self, message: Message, *parts: Buffer) -> None:
         try:
-            self._driver.send(written(said, parts))
+            self._driver.send(written(message, parts))
         except OSError:
             raise _HungUp from None
 
@@ -114,28 +114,28 @@ class Member:
 
     # meetings
 
-    def _meet(self, meet: Meet) -> tuple[Said, list[memoryview]]:
+    def _meet(self, meet: Meet) -> tuple[Message, list[memoryview]]:
         """Meet the others; returns the driver's next message."""
         self._hang_up()
         self._generation = meet.generation
         at = self._lines.listen(meet.generation)
         self._say(Here(meet.generation, at, self._work.held()))
-        said, parts = self._listen()
-        if not isinstance(said, Roster) or said.generation != meet.generation:
-            return said, parts  # it was called off
+        message, parts = self._listen()
+        if not isinstance(message, Roster) or message.generation != meet.generation:
+            return message, parts  # it was called off
         try:
-            peers = self._lines.connect(said, lambda: self._lines.speaks(self._driver))
+            peers = self._lines.connect(message, lambda: self._lines.speaks(self._driver))
         except PeerLost:
             connected = False
         else:
             connected = True
-            self._exchange = ShardExchange(said.rank, peers, said.owners, self._first)
+            self._exchange = ShardExchange(message.rank, peers, message.owners, self._first)
         self._say(Stands(meet.generation, connected))
         return self._listen()
 
     # steps
 
-    def _run_order(self, order: Order, parts: Sequence[Buffer]) -> tuple[Said, Buffer]:
+    def _run_order(self, order: Order, parts: Sequence[Buffer]) -> tuple[Message, Buffer]:
         """Run a step and return the report. Any failure ends the generation."""
         self._step = order.step
         exchange = self._exchange
@@ -160,10 +160,10 @@ class Member:
             if line is not self._driver:
                 return line
             try:
-                said, _ = self._listen()
+                message, _ = self._listen()
             except _HungUp:
                 raise GivenUp("E_PEER", "the driver has hung up") from None
-            if isinstance(said, GiveUp) and said.step == self._step:
+            if isinstance(message, GiveUp) and message.step == self._step:
                 raise GivenUp("E_PEER", "the driver has given the step up")
 
 

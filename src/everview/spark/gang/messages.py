@@ -86,14 +86,14 @@ class Report:
 
 ToMember = Meet | Roster | Order | GiveUp
 FromMember = Here | Stands | Report
-Said = ToMember | FromMember
+Message = ToMember | FromMember
 
-_KINDS: dict[str, Callable[..., Said]] = {
+_KINDS: dict[str, Callable[..., Message]] = {
     kind.__name__: kind for kind in (Meet, Here, Roster, Stands, Order, GiveUp, Report)
 }
 
 
-def written(said: Said, parts: Sequence[Buffer] = ()) -> list[Buffer]:
+def written(message: Message, parts: Sequence[Buffer] = ()) -> list[Buffer]:
     """A message as parts to send.
 
     >>> order = Order(7, 2, 0)
@@ -104,10 +104,10 @@ def written(said: Said, parts: Sequence[Buffer] = ()) -> list[Buffer]:
     >>> read(b"".join(written(roster)))[0] == roster
     True
     """
-    return pack({"said": type(said).__name__, **asdict(said)}, parts)
+    return pack({"said": type(message).__name__, **asdict(message)}, parts)
 
 
-def read(data: Buffer) -> tuple[Said, list[memoryview]]:
+def read(data: Buffer) -> tuple[Message, list[memoryview]]:
     """The message and its payload."""
     header, parts = unpack(data)
     kind = _KINDS.get(header.pop("said", ""))

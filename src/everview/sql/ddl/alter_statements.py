@@ -189,10 +189,10 @@ class _Alteration:
             self.source.notes.notices.append(told)
 
     def _make_again(self, rule: Rule) -> None:
-        said = columns_of(
+        declared = columns_of(
             self.sql, "t", f"(CONSTRAINT {_quoted(rule.name)} {rule.declared()})", None, self._table(rule)
         )
-        for wanted in said.wanted:
+        for wanted in declared.wanted:
             add(self.sql, self._table(rule), wanted)
 
     def _table(self, rule: Rule) -> Table:
@@ -314,28 +314,28 @@ class _Alteration:
                 f"{relation_of(self.found).label} has a column {name} already", "choose another name", "E_DUPLICATE"
             )
         try:
-            said = self._declared(text, start)
+            declaration = self._declared(text, start)
         except SqlError:
             hint = keywords.did_you_mean(name, ("COLUMN", "CONSTRAINT", "CHECK", "UNIQUE", "PRIMARY", "FOREIGN"))
             if not hint:
                 raise
             words.at = start
             raise words.error(f"{name} is not expected here", hint) from None
-        declared = said.schema[name]
-        if said.key:
+        declared = declaration.schema[name]
+        if declaration.key:
             if self.key:
                 words.at = start
                 raise words.error(
                     f"{relation_of(self.found).label} already has a key", "DROP CONSTRAINT first", "E_KEY"
                 )
             self.key = [name]
-        self.columns.append(_Column(name, declared, self._first_value(said, name, declared, start)))
-        if not said.plain:
-            self._keep_later(said, text)
+        self.columns.append(_Column(name, declared, self._first_value(declaration, name, declared, start)))
+        if not declaration.plain:
+            self._keep_later(declaration, text)
 
-    def _first_value(self, said: Declared, name: str, declared: DataType, start: int) -> Expr:
+    def _first_value(self, declaration: Declared, name: str, declared: DataType, start: int) -> Expr:
         """The value of a new column in existing rows."""
-        text = said.defaults.get(name)
+        text = declaration.defaults.get(name)
         if text is None:
             return Literal(in_plans(declared).optional(), None)
         found = heard(text)
@@ -357,11 +357,11 @@ class _Alteration:
             bound, declared.optional(declared.nullable or bound.type.nullable), exp.Null(), source
         )
 
-    def _keep_later(self, said: Declared, text: str) -> None:
+    def _keep_later(self, declaration: Declared, text: str) -> None:
         """Store defaults and constraints after the columns exist: they are bound again then, because columns may have
         moved.
         """
-        self.added += [w.rule.name for w in said.wanted]
+        self.added += [w.rule.name for w in declaration.wanted]
         label = relation_of(self.found).label
 
         def keep() -> None:

@@ -87,8 +87,8 @@ def _check_temporary(sql: Statements, node: exp.Create, source: Source) -> None:
 def _said(node: exp.Create) -> list[exp.Expr]:
     """Properties with a meaning for the new object."""
     properties = node.args.get("properties")
-    said = properties.expressions if properties is not None else []
-    return [p for p in said if not isinstance(p, (exp.TemporaryProperty, exp.UnloggedProperty))]
+    listed = properties.expressions if properties is not None else []
+    return [p for p in listed if not isinstance(p, (exp.TemporaryProperty, exp.UnloggedProperty))]
 
 
 def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
@@ -216,19 +216,19 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
             node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
         )
     if like is not None and not listed:
-        said = Reading(sql, name, source).like_whole(like)
+        declared = Reading(sql, name, source).like_whole(like)
     else:
-        said = Reading(sql, name, source).read(listed, node.this)
+        declared = Reading(sql, name, source).read(listed, node.this)
     for item in _said(node):
         if isinstance(item, exp.SchemaCommentProperty):
-            said.comments[""] = item.this.name
+            declared.comments[""] = item.this.name
             consumed_parts.understood(item)
-    rows = filled_rows(sql, node, said.schema, source) if filling else None
-    if filling and node.args.get("replace") and (said.key or not said.plain):
+    rows = filled_rows(sql, node, declared.schema, source) if filling else None
+    if filling and node.args.get("replace") and (declared.key or not declared.plain):
         what = "a table that is replaced and filled at once has no keys and constraints"
         raise source.refuse(node, what, "CREATE OR REPLACE TABLE t (...); INSERT INTO t SELECT ...")
     away = _without(sql, name, node)
-    schema, key = said.schema, said.key
+    schema, key = declared.schema, declared.key
     ttl = _ttl(sql, node, schema, source)
     note = source.notes.watermark
     marks = watermark.declared(sql.session, note, schema, source) if note is not None else None
@@ -244,7 +244,7 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
             table = sql.session.table(name, schema, key=key or None, ttl=lives)
             try:
                 _follow(sql.core, table, there, marks, ttl if isinstance(ttl, Expr) else None)
-                _keep(sql, table, there, said)
+                _keep(sql, table, there, declared)
                 if found and not there:
                     table.insert(found)
             except BaseException:
@@ -267,11 +267,11 @@ def _without(sql: Statements, name: str, node: exp.Create) -> Callable[[], None]
     return away
 
 
-def _keep(sql: Statements, table: Table, there: bool, said: Declared) -> None:
+def _keep(sql: Statements, table: Table, there: bool, declared: Declared) -> None:
     """Store the declarations of a table besides its columns; one found on opening has them already."""
     if not there:
-        said.keep(sql, table)
-    elif said.differs(sql):
+        declared.keep(sql, table)
+    elif declared.differs(sql):
         raise InputError(
             "E_SCHEMA",
             f"table {relation_of(table).label!r} exists with other constraints or defaults",

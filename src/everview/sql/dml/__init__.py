@@ -3,6 +3,7 @@
 Read in this order:
 
     changes                              INSERT, UPDATE, DELETE and TRUNCATE
+    bound_changes                        repeated changes, bound once for all values
     code_inserts                         INSERT ... SELECT without decoding
     affected_rows, conflicts             RETURNING; ON CONFLICT
     merge_statement, modifying_ctes      MERGE; WITH queries that change rows

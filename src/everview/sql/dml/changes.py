@@ -27,6 +27,7 @@ from everview.sql.answers.result import Result, Row, coded
 from everview.sql.ddl import schemas
 from everview.sql.dml import code_inserts, constraint_checks, omitted_columns, own_changes
 from everview.sql.dml.affected_rows import Returning
+from everview.sql.dml.bound_changes import Slots, Unfit
 from everview.sql.dml.conflicts import DoNothing, DoUpdate
 from everview.sql.rights import row_checks
 from everview.sql.scalar import constants, names
@@ -137,6 +138,9 @@ def _given(
         at = at[: _width(node.expression, len(at))]
     at = _without_defaults(node.expression, at)
     known = _constants(sql, node.expression, table, at, source) if node.args.get("with_") is None else None
+    slots = slots_of(sql)
+    if slots is not None:
+        return at, lambda: slots.rows or []
     if known is not None:
         return at, lambda: known
     query, compiler = sql.bound(node.expression, source, change=node)
@@ -367,6 +371,15 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
         return None
     compiler = Compiler(sql.session, source)
     scalars = Scalars(compiler, Scope(Relation(_NOTHING, (HIDDEN_FIELD,)), source), {})
+
+    def valued(value: Expr, place: int, item: exp.Expr) -> Expr:
+        found = constants.folded(_fitted_value(value, table, place, item, source), sql.core.interner)
+        return found if isinstance(found, Constant) else constants.known(found, sql.core.interner)
+
+    slots = slots_of(sql)
+    if slots is not None:
+        slots.give(_cells(sql, slots, node, table, at, source, scalars, valued))
+        return None
     rows = []
     for row in node.expressions:
         items = row.expressions if isinstance(row, exp.Tuple) else [row]
@@ -377,14 +390,52 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
                 found.append(omitted_columns.NOT_GIVEN)
                 continue
             omitted_columns.refuse_given(sql, table, [place], item, source)
-            value = constants.folded(_fitted_value(scalars.bind(item), table, place, item, source), sql.core.interner)
-            if not isinstance(value, Constant):
-                value = constants.known(value, sql.core.interner)
+            value = valued(scalars.bind(item), place, item)
             if not isinstance(value, Constant):
                 return None
             found.append(value.value)
         rows.append(tuple(found))
     return rows
+
+
+def slots_of(sql: Statements) -> Slots | None:
+    """The slots of a statement that is bound for all values."""
+    return sql.parameters if isinstance(sql.parameters, Slots) else None
+
+
+def _cells(
+    sql: Statements,
+    slots: Slots,
+    node: exp.Values,
+    table: Table,
+    at: Sequence[int],
+    source: Source,
+    scalars: Scalars,
+    valued: Callable[[Expr, int, exp.Expr], Expr],
+) -> list[list[Callable[[], Any]]]:
+    """The rows of VALUES as functions, which return the values of slots on execution."""
+
+    def cell(item: exp.Expr, place: int) -> Callable[[], Any]:
+        if is_default(item):
+            return lambda: omitted_columns.NOT_GIVEN
+        omitted_columns.refuse_given(sql, table, [place], item, source)
+
+        def constant(value: Expr) -> Any:
+            found = valued(value, place, item)
+            if not isinstance(found, Constant):
+                raise Unfit
+            return found.value
+
+        if item.find(exp.Parameter) is not None:
+            scalars.bind(item)
+            return slots.cell(item, relation_of(table).columns[place].type, constant)
+        fixed = constant(scalars.bind(item))
+        return lambda: fixed
+
+    rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+    for row, items in zip(node.expressions, rows, strict=True):
+        check_width(len(items), table, at, row, source)
+    return [[cell(item, place) for item, place in zip(items, at, strict=True)] for items in rows]
 
 
 def check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
@@ -439,7 +490,7 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     """The action for an existing key: error, nothing, replace the row, or update it."""
     clause = node.args.get("conflict")
     if clause is None:
-        return "update" if str(node.args.get("alternative") or "").upper() == "REPLACE" else "error"
+        return _alternative(sql, node, table, source)
     action = clause.args.get("action")
     what = action.name.upper() if action is not None else ""
     key = _conflict_key(sql, clause, table, source)
@@ -455,6 +506,16 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     omitted_columns.refuse_given(sql, table, at, clause, source)
     by = key if key is not None else relation_of(table).key
     return DoUpdate(sql, clause, name, table, by, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
+
+
+def _alternative(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoNothing:
+    """INSERT OR REPLACE, OR IGNORE, OR ABORT: SQLite's words for what to do about an existing key."""
+    word = str(node.args.get("alternative") or "ABORT").upper()
+    if word == "IGNORE":
+        return DoNothing(_uniques(sql, table))
+    if word not in ("REPLACE", "ABORT"):
+        raise source.unread(node, "alternative")
+    return "update" if word == "REPLACE" else "error"
 
 
 def positions_of(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
@@ -490,9 +551,25 @@ def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source
 def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
     """Insert rows; return those that were inserted."""
     if relation_of(table).key and conflict != "update":
+        if len(rows) == 1:
+            return _insert_new(table, rows)
         rows = _new_keys(sql, table, rows)
     if rows:
         (table.upsert if conflict == "update" and relation_of(table).key else table.insert)(rows)
+    return rows
+
+
+_OTHERWISE = "UPDATE it, or INSERT OR REPLACE"
+
+
+def _insert_new(table: Table, rows: list[Any]) -> list[Any]:
+    """Insert one row, whose key must be new: the table finds out."""
+    try:
+        table.insert(rows)
+    except InputError as error:
+        if error.code == "E_KEY":
+            error.hint = _OTHERWISE
+        raise
     return rows
 
 
@@ -505,11 +582,7 @@ def _new_keys(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
     for row, key in zip(rows, keys, strict=True):
         if key in there:
             shown = ", ".join(repr(row[k]) for k in relation.key)
-            raise InputError(
-                "E_KEY",
-                f"table {relation.label!r} already has a row with key {shown}",
-                "UPDATE it, or INSERT OR REPLACE",
-            )
+            raise InputError("E_KEY", f"table {relation.label!r} already has a row with key {shown}", _OTHERWISE)
         there.add(key)
     return rows
 
@@ -529,4 +602,8 @@ def _found(
     query, compiler = sql.bound(select, source, change=node)
     if table is not None:
         query = fitted(query, table, [*range(len(relation_of(table).columns)), *assigned], node, source)
-    return lambda: sql.answer(query, compiler)
+    slots = slots_of(sql)
+    if slots is None:
+        return lambda: sql.answer(query, compiler)
+    slots.queries.append(query)
+    return lambda: sql.answer(slots.filled(query), compiler)

@@ -54,12 +54,12 @@ _HINT = "COPY t FROM 'file.csv', COPY t TO 'file.csv' or COPY (SELECT ...) TO 'f
 class _Options:
     """What WITH says."""
 
-    said: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any] = field(default_factory=dict)
 
     @property
     def of_csv(self) -> dict[str, Any]:
         """The options for CSV files, under `Csv`'s names."""
-        return {name.lower(): value for name, value in self.said.items() if name in _OPTIONS[1:5]}
+        return {name.lower(): value for name, value in self.given.items() if name in _OPTIONS[1:5]}
 
 
 def copy(sql: Statements, statement: statement_reader.Statement) -> None:
@@ -115,7 +115,7 @@ def _options(words: Words) -> _Options:
     words.next_is("WITH")
     listed = words.next_is("(")
     while words.at < len(words.tokens):
-        _option(words, options.said, listed)
+        _option(words, options.given, listed)
         if listed and words.next_is(")"):
             break
         if listed:
@@ -123,28 +123,28 @@ def _options(words: Words) -> _Options:
     return options
 
 
-def _option(words: Words, said: dict[str, Any], listed: bool) -> None:
+def _option(words: Words, given: dict[str, Any], listed: bool) -> None:
     name = words.take("an option").upper()
     if not listed and name.lower() in FORMATS:
         name, value = "FORMAT", name.lower()
-        said[name] = value
+        given[name] = value
         return
     if name not in _OPTIONS:
         words.at -= 1
         raise words.error(f"COPY has no option {name}", did_you_mean(name, (*_OPTIONS, "WITH")), "E_OPTION")
-    if name in said:
+    if name in given:
         words.at -= 1
         raise words.error(f"{name} is given twice", "give it once", "E_OPTION")
     words.next_is("AS")
     if name == "HEADER":
-        said[name] = _flag(words, listed)
+        given[name] = _flag(words, listed)
     elif name == "FORMAT":
-        said[name] = words.take("a format").lower()
+        given[name] = words.take("a format").lower()
     else:
-        said[name] = words.take("a text in quotes", *_TEXTS)
-    if name == "ENCODING" and said[name].upper().replace("-", "") != "UTF8":
+        given[name] = words.take("a text in quotes", *_TEXTS)
+    if name == "ENCODING" and given[name].upper().replace("-", "") != "UTF8":
         words.at -= 1
-        raise words.error(f"files are read and written as UTF-8, not {said[name]}", "convert it first", "E_OPTION")
+        raise words.error(f"files are read and written as UTF-8, not {given[name]}", "convert it first", "E_OPTION")
 
 
 def _flag(words: Words, listed: bool) -> bool:
@@ -160,7 +160,7 @@ def _flag(words: Words, listed: bool) -> bool:
 
 def _files(words: Words, path: str, options: _Options) -> Files:
     """The files for a path and options."""
-    chosen = options.said.get("FORMAT")
+    chosen = options.given.get("FORMAT")
     if chosen is not None and chosen not in FORMATS:
         hint = (
             "the file's name tells the format, too" if chosen in ("text", "binary") else did_you_mean(chosen, FORMATS)
@@ -209,9 +209,9 @@ def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
             bad: list[Bad] = list(chunk.bad)
             codes, _ = fitting.encode(here(chunk.rows), chunk.place, bad)
             for record in bad:
-                said = f"{record.place}: {record.reason}: {record.record}"
+                problem = f"{record.place}: {record.reason}: {record.record}"
                 code = "E_NULL" if record.reason.startswith("[E_NULL]") else "E_RECORD"
-                raise words.error(said, "nothing was copied: correct the record", code)
+                raise words.error(problem, "nothing was copied: correct the record", code)
             if defaults:
                 codes = relation_of(table).codec.encode(
                     omitted_columns.completed(sql, table, at, codec.decode_rows(codes))

@@ -152,30 +152,30 @@ def _privileges(
     there = PRIVILEGES[kind]
     found: list[tuple[str, tuple[str, ...]]] = []
     for word, at, columns in listed:
-        said = word.upper().removesuffix(" PRIVILEGES")
-        said = _SAME.get(said, said)
-        if said == "ALL":
+        right = word.upper().removesuffix(" PRIVILEGES")
+        right = _SAME.get(right, right)
+        if right == "ALL":
             found += [(p, ()) for p in there]
-        elif said in there:
-            found.append((said, _columns(sql, words, at, name, columns)))
+        elif right in there:
+            found.append((right, _columns(sql, words, at, name, columns)))
         else:
             words.at = at
-            hint = did_you_mean(said, there) if said not in _ALL else f"there are {', '.join(there)}"
+            hint = did_you_mean(right, there) if right not in _ALL else f"there are {', '.join(there)}"
             raise words.error(f"{word} cannot be granted on this", hint, "E_OPTION")
     return list(dict.fromkeys(found))
 
 
-def _columns(sql: Statements, words: Words, at: int, name: str, said: tuple[str, ...]) -> tuple[str, ...]:
+def _columns(sql: Statements, words: Words, at: int, name: str, named: tuple[str, ...]) -> tuple[str, ...]:
     """Columns of a table or view, as they are spelled there."""
-    shown = sql.core.access.readable(name) if said else None
-    every = [c.name for c in relation_of(sql.session[name]).columns] if said else []
+    shown = sql.core.access.readable(name) if named else None
+    every = [c.name for c in relation_of(sql.session[name]).columns] if named else []
     known = {c.lower(): c for c in every if shown is None or c in shown}
-    for column in said:
+    for column in named:
         if column.lower() not in known:
             words.at = at
             hint = did_you_mean(column, list(known.values()))
             raise words.error(f"{name} has no column {column}", hint, "E_COLUMN")
-    return tuple(known[c.lower()] for c in said)
+    return tuple(known[c.lower()] for c in named)
 
 
 def _things(sql: Statements, words: Words) -> list[tuple[str, str]]:

@@ -61,9 +61,24 @@ def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
 def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
     """A library function; errors show the name as written."""
     args = [scalars.bind(a) for a in given]
+    if op == "concat_ws" and scalars.source.dialect not in PRINTING:
+        args = [args[0], *(_listed(scalars, a, args, at) for a in args[1:])]
     if any(a.type.kind == "timestamptz" for a in args) and not _fits(LIBRARY[op], args):
         args = [zones.local(scalars, a) for a in args]  # as the session's clocks show it
     return called(op, _coerced(LIBRARY[op], args, given, scalars), at, scalars)
+
+
+PRINTING = ("postgres", "redshift", "materialize", "risingwave")
+"""Dialects that print arrays among texts; elsewhere concat concatenates them, and concat_ws joins their elements."""
+
+
+def _listed(scalars: Scalars, value: Expr, args: list[Expr], at: exp.Expr) -> Expr:
+    """An argument of concat_ws: an array's elements are joined."""
+    if value.type.kind != "array":
+        return value
+    if len(args) > 2:  # an empty one would leave no separator, which array_to_string does not tell
+        raise scalars.source.refuse(at, "concat_ws of an array takes no other values", "array_join(a, ',')")
+    return scalars.call("array_to_string", value, args[0])
 
 
 def called(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> Expr:

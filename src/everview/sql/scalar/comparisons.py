@@ -51,9 +51,7 @@ def _tuples(scalars: Scalars, node: exp.Expr, op: str) -> Expr:
         if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
             raise scalars.source.refuse(node, "rows can only be compared with rows")
         return compare(scalars, op, *scalars.pair(left, right))  # ROW(...) beside a column of rows
-    if len(left.expressions) != len(right.expressions):
-        raise scalars.source.error(node, "E_WIDTH", "the rows have different numbers of values")
-    pairs = [scalars.pair(a, b) for a, b in zip(left.expressions, right.expressions, strict=True)]
+    pairs = _paired(scalars, node)
     if op in ("eq", "ne"):
         equal = functions.conjunction([compare(scalars, "eq", a, b) for a, b in pairs])
         return equal if op == "eq" else scalars.call("not", equal)
@@ -74,7 +72,18 @@ def _is_row(scalars: Scalars, node: exp.Expr) -> bool:
 
 
 def on_nullsafeeq(scalars: Scalars, node: exp.NullSafeEQ) -> Expr:
-    return same(scalars, *scalars.pair(node.this, node.expression))
+    left, right = node.this, node.expression
+    if not (_is_row(scalars, left) and _is_row(scalars, right)):
+        return same(scalars, *scalars.pair(left, right))
+    return functions.conjunction([same(scalars, a, b) for a, b in _paired(scalars, node)])
+
+
+def _paired(scalars: Scalars, node: exp.Expr) -> list[tuple[Expr, Expr]]:
+    """The values of two rows, side by side."""
+    left, right = node.this.expressions, node.expression.expressions
+    if len(left) != len(right):
+        raise scalars.source.error(node, "E_WIDTH", "the rows have different numbers of values")
+    return [scalars.pair(a, b) for a, b in zip(left, right, strict=True)]
 
 
 def on_nullsafeneq(scalars: Scalars, node: exp.NullSafeNEQ) -> Expr:

@@ -174,6 +174,7 @@ class Compiler:
         clause = node.args.get("with_")
         if clause is None:
             return env
+        self.source.only(clause, "expressions", "recursive")  # SEARCH and CYCLE add columns: before those are missed
         self._refuse_twice(clause)
         if clause.args.get("recursive"):
             return recursion.bind_all(self, clause.expressions, env)

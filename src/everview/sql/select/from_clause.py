@@ -32,7 +32,9 @@ from everview.sql.select.conditions import conjuncts, moved, outer_join, shifted
 from everview.sql.select.join_order import ordered_join
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.select.table_functions import Bound, TableCall
+from everview.sql.text.dialects import DEFAULT
 from everview.sql.text.error_positions import SqlError, has_query
+from everview.sql.text.keywords import RESERVED
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -371,6 +373,8 @@ class FromClause:
     def _called(self, made: Bound, call_: TableCall, node: exp.Expr) -> tuple[Field, ...]:
         """A function's columns: for single values, the alias is also the column's name."""
         alias = node.args.get("alias")
+        if isinstance(alias, exp.TableAlias):
+            self._check_alias(alias)
         name = alias.name if alias is not None and alias.name else call_.name
         columns = tuple(c.name for c in (alias.args.get("columns") or [])) if alias is not None else ()
         if len(columns) > len(made.names):
@@ -445,10 +449,20 @@ class FromClause:
         alias = node.args.get("alias")
         if alias is None or not alias.name:
             return relation
+        self._check_alias(alias)
         columns = tuple(c.name for c in alias.args.get("columns") or [])
         if len(columns) > relation.width:
             raise self.source.error(alias, "E_WIDTH", f"{alias.name} has {relation.width} columns, not {len(columns)}")
         return relation.called(alias.name, columns)
+
+    def _check_alias(self, alias: exp.TableAlias) -> None:
+        """Refuse keywords as names of tables, as PostgreSQL does: the parser takes ANY for one in `r ANY JOIN s`."""
+        name = alias.this
+        if self.source.dialect != DEFAULT or not isinstance(name, exp.Identifier) or name.args.get("quoted"):
+            return
+        if name.name.upper() in RESERVED:
+            what, hint = f"{name.name} is not expected here", f'a table may be called "{name.name}", in quotes'
+            raise self.source.error(name, "E_SYNTAX", what, hint)
 
     def lateral_view(self, node: exp.Lateral) -> None:
         """LATERAL VIEW [OUTER] explode(a) t AS x, as Hive and Spark write it behind the joins."""

@@ -51,7 +51,8 @@ def setting(node: exp.Set, source: Source) -> Choice | None:
     items = node.expressions
     equal = items[0].this if len(items) == 1 else None
     if not isinstance(equal, exp.EQ) or equal.this.name.lower() != "plan":
-        raise source.refuse(node, "there is nothing to SET but plan", "SET plan = 'delta'")
+        hint = "there are plan, ask, dialect, search_path, time zone and role: SET plan = 'delta'"
+        raise source.refuse(node, "there is no such setting", hint)
     name = equal.expression.name
     understood(equal.expression)  # quoted or not
     if name.lower() == "default":

@@ -18,7 +18,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.plan.windows import WindowKind
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.text.call_names import LISTS
-from everview.types import BOOL, JSON, STR, DataType, array
+from everview.types import BOOL, INT, JSON, STR, DataType, array
 
 
 class Listed(NamedTuple):
@@ -58,12 +58,17 @@ def listed(node: exp.Expr, condition: exp.Expr | None, scalars: Scalars) -> List
     if not pairs:
         kind = array(JSON).optional()
         return Listed("array_agg", kind, call("to_json", bound[0]), lambda found: call("to_json", found), test)
-    if bound[0].type.nullable:
-        hint = "coalesce(key, '')"
-        raise scalars.source.refuse(node, "over a window, a key of an object must not be NULL", hint)
-    return Listed(
-        "object_agg", JSON.optional(), call("json_array", functions.cast(bound[0], STR), bound[1]), None, test
-    )
+    return Listed("object_agg", JSON.optional(), call("json_array", _key(bound[0], test), bound[1]), None, test)
+
+
+def _key(key: Expr, test: Expr | None) -> Expr:
+    """A key of an object as a text. A row with NULL fails, as in PostgreSQL, unless FILTER leaves it out."""
+    if not key.type.nullable:
+        return functions.cast(key, STR)
+    text = call("coalesce", functions.cast(key, STR.optional()), Literal(STR, ""))
+    fails = functions.cast(functions.cast(text, INT), STR)  # '' is no number
+    is_null = call("is_null", key)
+    return call("case", is_null if test is None else call("and", is_null, test), fails, text)
 
 
 def _text(node: exp.GroupConcat, test: Expr | None, scalars: Scalars) -> Listed:

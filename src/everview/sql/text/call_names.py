@@ -68,6 +68,15 @@ TYPED: frozenset[str] = frozenset(
 )  # fmt: skip
 """Functions of arrays, JSON, rows and maps (`everview.sql.scalar.composite_functions`)."""
 
+PARSERS_OWN = frozenset({
+    "date_str_to_date", "date_to_date_str", "date_to_di", "di_to_date", "str_to_time", "str_to_unix",
+    "time_str_to_date", "time_str_to_time", "time_str_to_unix", "time_to_str", "time_to_time_str", "time_to_unix",
+    "ts_or_di_to_di", "ts_or_ds_add", "ts_or_ds_diff", "ts_or_ds_to_date", "ts_or_ds_to_date_str",
+    "ts_or_ds_to_datetime", "ts_or_ds_to_time", "ts_or_ds_to_timestamp", "unix_to_str", "unix_to_time",
+    "unix_to_time_str",
+})  # fmt: skip
+"""Names by which sqlglot calls functions of all dialects among itself, and reads them, too."""
+
 LISTS: frozenset[str] = frozenset({"json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"})
 """Aggregates that make one JSON value of a group."""
 

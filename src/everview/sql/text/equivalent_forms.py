@@ -108,7 +108,7 @@ def _is_condition(node: exp.Expr) -> bool:
     above = node.parent
     while isinstance(above, (exp.And, exp.Paren)):
         above = above.parent
-    return isinstance(above, _CONDITIONS)
+    return isinstance(above, _CONDITIONS) and not isinstance(above.parent, exp.Filter)  # which is a value
 
 
 # ---- records of JSON

@@ -141,7 +141,8 @@ class Source:
 
     def error(self, at: exp.Expr | None, code: str, message: str, hint: str = "") -> SqlError:
         """An error at a node's place."""
-        return self.error_at(offset_of(at), code, message, hint)
+        begin = self.tokens[0].start if self.tokens else 0  # where nothing is known of the place
+        return self.error_at(max(offset_of(at), begin), code, message, hint)
 
     def error_at(self, offset: int, code: str, message: str, hint: str = "") -> SqlError:
         """An error at an offset in the text."""
@@ -162,7 +163,7 @@ class Source:
         token = self._written(node, part)
         if token is None:
             return self.refuse(node, f"this form of {self.written(node)} is not supported")
-        return self.error_at(token.start, "E_UNSUPPORTED", f"{token.text.upper()} is not supported here")
+        return self.error_at(token.start, "E_UNSUPPORTED", f"{token.text} is not supported here")
 
     def written(self, node: exp.Expr) -> str:
         """A node as it is written: the function's name; else its words, never the parser's."""

@@ -29,6 +29,17 @@ BEFORE_KINDS = (
 )  # fmt: skip
 """Words between CREATE and what it makes."""
 
+RESERVED = frozenset({
+    "ALL", "AND", "ANY", "ARRAY", "AS", "ASC", "ASYMMETRIC", "BOTH", "CASE", "CAST", "CHECK", "COLLATE", "CONSTRAINT",
+    "CREATE", "CROSS", "DEFAULT", "DESC", "DISTINCT", "DO", "ELSE", "END", "EXCEPT", "FALSE", "FETCH", "FOR", "FOREIGN",
+    "FROM", "FULL", "GRANT", "GROUP", "HAVING", "ILIKE", "IN", "INNER", "INTERSECT", "INTO", "IS", "ISNULL", "JOIN",
+    "LATERAL", "LEADING", "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NOTNULL", "NULL", "OFFSET", "ON", "ONLY", "OR",
+    "ORDER", "OUTER", "OVERLAPS", "PLACING", "PRIMARY", "REFERENCES", "RETURNING", "RIGHT", "SELECT", "SIMILAR", "SOME",
+    "SYMMETRIC", "TABLE", "TABLESAMPLE", "THEN", "TO", "TRAILING", "TRUE", "UNION", "UNIQUE", "USING", "VARIADIC",
+    "WHEN", "WHERE", "WINDOW", "WITH",
+})  # fmt: skip
+"""Words that name no table unless they are quoted: a clause or an operator begins with them."""
+
 KEYWORDS = tuple(
     dict.fromkeys(
         (

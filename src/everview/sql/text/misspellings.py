@@ -23,6 +23,9 @@ from everview.sql.text.keywords import KEYWORDS, near
 MOST_LETTERS = 4_000
 """of statements in which misspelt words are searched"""
 
+STRAY_COMMA = "remove it"
+"""what to do about a comma beside which nothing is listed: no word is misspelt then"""
+
 MOST_TRIALS = 80
 """so many texts are read"""
 
@@ -91,7 +94,9 @@ def explained(error: SqlError, source: Source, reads: Callable[[str], bool] | No
     is misspelt: `PRIMARRY KEY (id)` in a CREATE TABLE is a column of the type KEY. `reads` is None for statements that
     only their own readers understand: those name the misspelt word themselves.
     """
-    if reads is None or "did you mean" in error.hint or error.code not in _ABOUT_WORDS or not error.line:
+    if reads is None or error.code not in _ABOUT_WORDS or not error.line:
+        return error
+    if "did you mean" in error.hint or error.hint == STRAY_COMMA:
         return error
     at = source.offset(error.line, error.column)
     word = before_join(source) or _of_merge(source) if error.code in _OF_NAMES else None

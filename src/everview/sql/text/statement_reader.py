@@ -32,6 +32,7 @@ from everview.codes.digits import whole_number
 from everview.sql.select.join_plans import hinted
 from everview.sql.text import foreign_syntax, keywords, misspellings, syntax_errors
 from everview.sql.text.annotations import SESSION, Notes, TableWindow, WatermarkNote
+from everview.sql.text.call_names import PARSERS_OWN
 from everview.sql.text.consumed_parts import recorded
 from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.equivalent_forms import rephrased
@@ -367,10 +368,13 @@ def parsed(source: Source) -> exp.Expr:
     """sqlglot's tree of one statement."""
     for token in stray_commas(source.tokens):
         check_start(source)
-        raise source.error_at(token.start, "E_SYNTAX", "nothing is listed before or after this comma", "remove it")
+        raise source.error_at(
+            token.start, "E_SYNTAX", "nothing is listed before or after this comma", misspellings.STRAY_COMMA
+        )
     for token in stray_units(source.tokens) if source.dialect == DEFAULT else ():
         hint = f"write interval '1' {token.text}, or AS {token.text} if it is a name"
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
+    _check_calls(source)
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
         text = _without_sessions(source)
@@ -383,6 +387,14 @@ def parsed(source: Source) -> exp.Expr:
         if word is not None:
             raise word.error(source)
     return recorded(rephrased(node, text))
+
+
+def _check_calls(source: Source) -> None:
+    """Refuse names by which sqlglot calls functions among itself: ts_or_ds_add(1, 2) is nobody's SQL."""
+    for token, following in itertools.pairwise(source.tokens):
+        is_call = following.token_type == TokenType.L_PAREN and token.token_type == TokenType.VAR
+        if is_call and token.text.lower() in PARSERS_OWN:
+            raise source.error_at(token.start, "E_UNSUPPORTED", f"there is no function {token.text}")
 
 
 def readable(dialect: str) -> Callable[[str], bool]:
@@ -445,6 +457,18 @@ def check_query(source: Source) -> None:
             return
 
 
+LONGEST_CUT = 200
+"""So many tokens of a statement are left out, one after the other, to find where it can no longer be read."""
+
+
+def check_rest(source: Source) -> None:
+    """Raise the error of a CREATE that sqlglot gives up on, at the first word behind all that can be read."""
+    reads, tokens = readable(source.dialect), source.tokens
+    for token in reversed(tokens[3:][-LONGEST_CUT:]):
+        if reads(source.text[: token.start]):
+            raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here")
+
+
 def _incomplete(kind: str, before: Sequence[str]) -> str:
     """What is incomplete, in the words of the text: the function whose brackets are open."""
     depth = 0
@@ -454,7 +478,7 @@ def _incomplete(kind: str, before: Sequence[str]) -> str:
             return (
                 f"a part of {before[i - 1].upper()} is missing" if before[i - 1].isidentifier() else "a part is missing"
             )
-    known = kind.upper() in keywords.KEYWORDS
+    known = kind.upper() in keywords.KEYWORDS and kind != "Add"  # which is a plus sign
     return f"a part of {kind.upper()} is missing" if known else "a part is missing"
 
 

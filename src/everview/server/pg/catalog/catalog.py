@@ -79,11 +79,11 @@ class Catalog:
     # answers
 
     async def described(
-        self, client: Client, command: Command, text: str, said: dict[str, DataType]
+        self, client: Client, command: Command, text: str, types: dict[str, DataType]
     ) -> tuple[Given, list[Column]]:
         """A catalogue query's parameters and columns."""
         tree = sqlite_translation.parsed(text)
-        given = Given(dict(said))
+        given = Given(dict(types))
         for parameter in tree.find_all(exp.Parameter):
             oid = _parameter_type(parameter)
             if parameter.name not in given.known:
@@ -262,12 +262,12 @@ def _fit(column: Column) -> Any:
 
 
 def _refused(error: Exception) -> PgError:
-    said = str(error)
-    if said.startswith("no such table: "):
-        return PgError("E_TABLE", "42P01", f"there is no table or view {said[15:]} in the catalogue", "")
-    if said.startswith("no such column: "):
-        return PgError("E_COLUMN", "42703", f"there is no column {said[16:]} in the catalogue", "")
-    if said.startswith("no such function: "):
-        return PgError("E_FUNCTION", "42883", f"there is no function {said[18:]}", "")
+    problem = str(error)
+    if problem.startswith("no such table: "):
+        return PgError("E_TABLE", "42P01", f"there is no table or view {problem[15:]} in the catalogue", "")
+    if problem.startswith("no such column: "):
+        return PgError("E_COLUMN", "42703", f"there is no column {problem[16:]} in the catalogue", "")
+    if problem.startswith("no such function: "):
+        return PgError("E_FUNCTION", "42883", f"there is no function {problem[18:]}", "")
     hint = "catalogue queries are answered by another engine, which does not know all of PostgreSQL's SQL"
-    return PgError("E_UNSUPPORTED", "0A000", f"this catalogue query is not understood: {said}", hint)
+    return PgError("E_UNSUPPORTED", "0A000", f"this catalogue query is not understood: {problem}", hint)
