@@ -246,7 +246,7 @@ class Statements:
 
     def _run_it(self, statement: statement_reader.Statement) -> Any:
         self.affected = self.read_at = None
-        if self.failed and self._own() and statement.first not in ("ROLLBACK", "COMMIT"):
+        if self.failed and self._own() and statement.first not in ("ROLLBACK", "ABORT", "COMMIT", "END"):
             raise statement.source().error_at(
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
             )
@@ -532,24 +532,24 @@ class Statements:
 
     def commit(self, node: exp.Commit, source: Source) -> Do:
         """COMMIT [AND [NO] CHAIN]"""
-        self._need_transaction(node, source)
+        self.need_transaction(node, source)
         if self.failed:
             self._end(undo=True)
             raise source.error(
                 node, "E_TRANSACTION", "a statement of the transaction has failed: all of it is undone", "BEGIN again"
             )
         node.args.get("chain")
-        return self._ending(source, undo=False)
+        return self.ending(source, undo=False)
 
     def rollback(self, node: exp.Rollback, source: Source) -> Do:
         """ROLLBACK [TO savepoint], ROLLBACK [AND [NO] CHAIN]"""
-        self._need_transaction(node, source)
+        self.need_transaction(node, source)
         savepoint = node.args.get("savepoint")
         if savepoint is not None:
             return savepoints.go_back(self, savepoint, source)
-        return self._ending(source, undo=True)
+        return self.ending(source, undo=True)
 
-    def _ending(self, source: Source, *, undo: bool) -> Do:
+    def ending(self, source: Source, *, undo: bool) -> Do:
         """The end of a transaction; with AND CHAIN another one begins. The parser keeps that of COMMIT only, so the
         words are read.
         """
@@ -562,7 +562,7 @@ class Statements:
 
         return do
 
-    def _need_transaction(self, node: exp.Expr, source: Source) -> None:
+    def need_transaction(self, node: exp.Expr | None, source: Source) -> None:
         if self.transaction is None:
             raise source.error(node, "E_TRANSACTION", "no transaction is open", "begin one with BEGIN")
 
@@ -594,6 +594,7 @@ _STATEMENTS = (
 
 _COMMANDS: dict[str, Callable[[Statements, statement_reader.Statement], Any]] = {
     "SHOW": show_statements.show,
+    "ABORT": savepoints.abort,
     "SAVEPOINT": savepoints.savepoint,
     "RELEASE": savepoints.release,
     "EXPLAIN": explain_statements.explain,

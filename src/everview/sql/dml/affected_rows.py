@@ -20,6 +20,7 @@ from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import outputs
 from everview.sql.select.compiler import Compiler
+from everview.sql.select.from_clause import FromClause
 from everview.sql.select.query import Query
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text.error_positions import Source, has_query
@@ -32,12 +33,17 @@ if TYPE_CHECKING:
 class Affected:
     """Rows of tables side by side, each with the name by which its columns are known."""
 
-    def __init__(self, sql: Statements, source: Source, tables: Iterable[tuple[str, Table]]) -> None:
+    def __init__(
+        self, sql: Statements, source: Source, tables: Iterable[tuple[str, Table]], beside: Joined | None = None
+    ) -> None:
         self.sql = sql
         self.source = source
         named = [(name, c) for name, table in tables for c in relation_of(table).columns]
         self.types = tuple(c.type for _, c in named)
         fields = tuple(Field(c.name, name, i == 0 or name == named[0][0]) for i, (name, c) in enumerate(named))
+        if beside is not None:
+            self.types += beside.types
+            fields += beside.fields
         self.compiler = Compiler(sql.session, source)
         self.scalars = Scalars(self.compiler, Scope(Relation(plan.Table(-1, self.types), fields), source), {})
 
@@ -73,13 +79,41 @@ class Affected:
         return self.sql.answer(Query(plan.Project(node, exprs), names), self.compiler)
 
 
+class Joined:
+    """The columns of the tables that UPDATE ... FROM and DELETE ... USING join with their target, for RETURNING.
+
+    The statement's query has them behind its own columns: `select` gets one more output, *, whose first columns are the
+    target's. Of several partners of a row the first one counts; PostgreSQL does not say which.
+    """
+
+    def __init__(self, sql: Statements, select: exp.Select, change: exp.Expr, table: Table, source: Source) -> None:
+        compiler = Compiler(sql.session, source)
+        compiler.given = sql.given
+        relation = FromClause.of(select, compiler, compiler.with_clause(change, {}), None).relation
+        shown = [i for i, field in enumerate(relation.fields) if field.name and field.plain]
+        own = shown[len(relation_of(table).columns) :]
+        self.fields = tuple(relation.fields[i] for i in own)
+        self.types = tuple(relation.node.types[i] for i in own)
+        select.append("expressions", exp.Star())
+
+    def split(self, rows: Sequence[Row], width: int) -> tuple[list[Row], dict[Row, Row]]:
+        """Rows cut to their first columns, and what each has beside them."""
+        beside = {row[:width]: row[len(row) - len(self.fields) :] for row in reversed(rows)}
+        return [row[:width] for row in rows], beside
+
+
 class Returning:
     """The RETURNING clause of a statement; empty if it has none."""
 
-    def __init__(self, sql: Statements, node: exp.Expr, table: Table, source: Source) -> None:
+    def __init__(
+        self, sql: Statements, node: exp.Expr, table: Table, source: Source, joined: exp.Select | None = None
+    ) -> None:
         clause = node.args.get("returning")
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
-        self.rows = Affected(sql, source, [(target.alias or target.name, table)])
+        self.joined = None if joined is None or clause is None else Joined(sql, joined, node, table, source)
+        self.rows = Affected(sql, source, [(target.alias or target.name, table)], self.joined)
+        self.beside: list[Row] = []
+        """What stands beside each affected row, set when these are known."""
         self.table = table
         if clause is not None:
             sql.core.access.may_read(relation_of(table).label)
@@ -87,4 +121,8 @@ class Returning:
         sql.returning = self.outputs
 
     def answer(self, rows: Sequence[Row]) -> Result | None:
-        return None if self.outputs is None else self.rows.answer(rows, self.outputs)
+        if self.outputs is None:
+            return None
+        if self.joined is not None:
+            rows = [(*row, *more) for row, more in zip(rows, self.beside, strict=True)]
+        return self.rows.answer(rows, self.outputs)

@@ -181,7 +181,6 @@ def _without_defaults(node: exp.Expr, at: list[int]) -> list[int]:
 def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     """UPDATE t SET column = ..., (a, b) = (...) [FROM ...] [WHERE ...] [RETURNING ...]"""
     table = table_of(sql, node.this, source, "UPDATE")
-    returning = Returning(sql, node, table, source)
     settings = [pair for setting in node.expressions for pair in settings_of(setting, source)]
     new = positions_of([column for column, _ in settings], table, source)
     settings, reset = _reset(sql, settings, new, table, source)
@@ -190,12 +189,15 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     others = node.args.get("from_")
     if others is not None:
         select.set("joins", [exp.Join(this=others.this, kind="CROSS")])
+    returning = Returning(sql, node, table, source, None if others is None else select)
     found = _found(sql, select, node, source, table, new)
     width = len(relation_of(table).columns)
     places = {position: width + i for i, position in enumerate(new)}
 
     def change() -> list[Row]:
-        rows = found().rows() if others is None else _each_once(sql, table, found().rows(), width)
+        rows = found().rows()
+        if others is not None:
+            rows = _matched(sql, table, rows, width + len(new), returning)
         old = [row[:width] for row in rows]
         changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in rows]
         if reset:
@@ -261,6 +263,16 @@ def of_target(node: exp.Expr, values: Sequence[exp.Expr] = ()) -> exp.Select:
     return exp.Select(expressions=[star, *values], from_=exp.From(this=target))
 
 
+def _matched(sql: Statements, table: Table, rows: list[Row], width: int, returning: Returning) -> list[Row]:
+    """Matched rows of the table and their new values, each once; RETURNING is told what they were joined with."""
+    beside: dict[Row, Row] = {}
+    if returning.joined is not None:
+        rows, beside = returning.joined.split(rows, width)
+    found = _each_once(sql, table, rows, len(relation_of(table).columns))
+    returning.beside = [beside.get(row, ()) for row in found]
+    return found
+
+
 def _each_once(sql: Statements, table: Table, rows: list[Row], width: int) -> list[Row]:
     """Matched rows of the table, with their multiplicity; an error if several matches disagree."""
     found: dict[Row, Row] = {}
@@ -291,16 +303,16 @@ def replace_rows(sql: Statements, table: Table, old: list[Row], changed: list[Ro
 def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
     """DELETE FROM t [USING ...] [WHERE ...] [RETURNING ...]"""
     table = table_of(sql, node.this, source, "DELETE")
-    returning = Returning(sql, node, table, source)
     select = of_target(node)
     others = node.args.get("using") or []
     if others:
         select.set("joins", [exp.Join(this=other, kind="CROSS") for other in others])
+    returning = Returning(sql, node, table, source, select if others else None)
     found = _found(sql, select, node, source)
 
     def change() -> list[Row]:
         rows = found().rows()
-        gone = _each_once(sql, table, rows, len(relation_of(table).columns)) if others else rows
+        gone = _matched(sql, table, rows, len(relation_of(table).columns), returning) if others else rows
         if gone:
             table.delete(gone)
         return gone
@@ -500,12 +512,14 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
         raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
     sql.core.access.may("UPDATE", "relation", relation_of(table).label)
     sql.core.access.may_read(relation_of(table).label)  # what it sets may depend on the existing row
-    at = positions_of([s.this for s in clause.expressions], table, source)
+    settings = [pair for setting in clause.expressions for pair in settings_of(setting, source)]
+    at = positions_of([column for column, _ in settings], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name
     omitted_columns.refuse_given(sql, table, at, clause, source)
     by = key if key is not None else relation_of(table).key
-    return DoUpdate(sql, clause, name, table, by, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
+    new = dict(zip(at, (value for _, value in settings), strict=True))
+    return DoUpdate(sql, clause, name, table, by, source, new, lambda e, i, s: _fitted_value(e, table, i, s, source))
 
 
 def _alternative(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoNothing:
@@ -538,6 +552,7 @@ def fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source
     child = query.node
     given = child.exprs if isinstance(child, plan.Project) else joins.refs(child.types)
     exprs = [_fitted_value(given[i], table, position, node, source) for i, position in enumerate(at)]
+    exprs += given[len(at) :]  # what RETURNING reads of joined tables
     below = child.child if isinstance(child, plan.Project) else child
     return Query(plan.Project(below, tuple(exprs)), query.names)
 

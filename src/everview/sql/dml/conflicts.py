@@ -5,7 +5,7 @@ In SET and WHERE the existing row has the table's name, the new one is `excluded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,7 +75,7 @@ class DoUpdate:
         table: Table,
         key: tuple[int, ...],
         source: Source,
-        at: Sequence[int],
+        settings: Mapping[int, exp.Expr],
         fit: Fit,
     ) -> None:
         self.sql = sql
@@ -86,8 +86,7 @@ class DoUpdate:
                 clause, "E_KEY", f"{relation_of(table).label} has no key, so nothing conflicts", "declare one"
             )
         self.rows = Affected(sql, source, [(name, table), ("excluded", table)])
-        values = [fit(self.rows.bound(s.expression), i, s) for s, i in zip(clause.expressions, at, strict=True)]
-        new = dict(zip(at, values, strict=True))
+        new = {i: fit(self.rows.bound(value), i, value) for i, value in settings.items()}
         old: list[Expr] = [ColumnRef(c.type, i) for i, c in enumerate(relation_of(table).columns)]
         self.outputs = [("", e) for e in (*old, *(new.get(i, e) for i, e in enumerate(old)))]
         where = clause.args.get("where")

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from everview.errors import did_you_mean
 from everview.sql.text.error_positions import Source
+from everview.sql.text.token_reader import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
@@ -27,6 +28,22 @@ class Savepoint:
     name: str
     changes: int
     offsets: Mapping[str, str]
+
+
+def abort(sql: Statements, statement: Statement) -> None:
+    """ABORT [WORK | TRANSACTION] [AND [NO] CHAIN], PostgreSQL's other word for ROLLBACK"""
+    words = Words(statement)
+    words.need("ABORT")
+    if not words.next_is("WORK"):
+        words.next_is("TRANSACTION")
+    if words.next_is("AND"):
+        words.next_is("NO")
+        words.need("CHAIN")
+    words.end()
+    source = statement.source()
+    sql.need_transaction(None, source)
+    if not sql.dry:
+        sql.ending(source, undo=True)()
 
 
 def savepoint(sql: Statements, statement: Statement) -> None:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 def on_column(scalars: Scalars, node: exp.Column) -> Expr:
     if isinstance(node.this, exp.Star):
-        raise scalars.source.error(node, "E_STAR", "* is not allowed here", "name the column")
+        table = node.args.get("table")  # t.* as a value is the row
+        if table is None or not (own := scopes.columns_of(scalars.scope, exp.Column(this=table))):
+            raise scalars.source.error(node, "E_STAR", "* is not allowed here", "name the column")
+        return _whole_row(scalars, own)
     whole = [] if node.table else scopes.columns_of(scalars.scope, node)
     return _whole_row(scalars, whole) if whole else scalars.scope.column(node)
 

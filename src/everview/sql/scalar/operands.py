@@ -40,7 +40,7 @@ OPERANDS = ("this", "expression", "expressions", "negate", "safe", "typed", "coa
 """Parts that every handler knows, or that only matter to other dialects."""
 
 PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.Column: ("this", "table"),
+    exp.Column: ("this", "table", "db"),
     exp.Alias: ("this", "alias"),
     exp.Interval: ("this", "unit"),
     exp.Between: ("this", "low", "high", "symmetric"),

@@ -148,6 +148,13 @@ class Compiler:
         found = policies.visible(self, exact, relation, self.command if node is self.target else "SELECT")
         return found if shown is None else policies.narrowed(found, shown)
 
+    def schema_of(self, node: exp.Table, env: Env) -> str:
+        """The schema of a table or view, in lower case; none of a WITH query."""
+        if node.name.lower() in env and node.args.get("db") is None:
+            return ""
+        exact = schemas.found(self.core, schemas.written(node), _all_names(self.session))
+        return (exact.rpartition(".")[0] or schemas.PUBLIC).lower()
+
     def windows(self, call_: TableCall, env: Env) -> Relation:
         """TUMBLE, HOP, CUMULATE and SESSION."""
         return stream_windows.relation(self, call_, env)

@@ -407,7 +407,7 @@ class FromClause:
             if spec is not None:
                 relation = temporal_tables.window(self.compiler, node, relation, spec)
             if not files.is_file(node, self.source):
-                relation = relation.called(node.name)
+                relation = relation.called(node.name, schema=self.compiler.schema_of(node, self.env))
             return self._inner_joins(node, self._aliased(relation, node))
         if isinstance(node, exp.Subquery) and _holds_joins(node):
             self.source.only(node, "this", "alias", "joins")

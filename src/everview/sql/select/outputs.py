@@ -14,6 +14,7 @@ from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import stars
 from everview.sql.select.grouping import Grouped
+from everview.sql.select.scopes import Field
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -39,7 +40,11 @@ def is_star(item: exp.Expr) -> bool:
 def star(compiler: Compiler, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
     table = item.args["table"].name.lower() if isinstance(item, exp.Column) else ""
     relation = scalars.below.scope.relation if isinstance(scalars, Grouped) else scalars.scope.relation
-    chosen = [i for i, f in enumerate(relation.fields) if f.name and (f.table.lower() == table if table else f.plain)]
+
+    def is_chosen(field: Field) -> bool:
+        return field.is_of(item) if isinstance(item, exp.Column) else field.plain
+
+    chosen = [i for i, f in enumerate(relation.fields) if f.name and is_chosen(f)]
     if not chosen:
         tables = [f.table for f in relation.fields if f.table]
         hint = did_you_mean(table, tables) if table else "there is no FROM"

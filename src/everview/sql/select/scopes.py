@@ -23,11 +23,20 @@ from everview.sql.text.error_positions import Source
 
 @dataclass(frozen=True)
 class Field:
-    """A column's name and its table's; `plain`: part of * and found by its bare name."""
+    """A column's name and its table's; `plain`: part of * and found by its bare name; `schema`: its table's, unless that
+    has an alias."""
 
     name: str
     table: str = ""
     plain: bool = True
+    schema: str = ""
+
+    def is_of(self, column: exp.Column) -> bool:
+        """Whether it belongs to the table that a column's name has in front; `t.x`, `s.t.x`, or nothing."""
+        schema, table = column.args.get("db"), column.args.get("table")
+        if table is None:
+            return self.plain
+        return self.table.lower() == table.name.lower() and (schema is None or self.schema == schema.name.lower())
 
 
 HIDDEN_FIELD = Field("", "", False)
@@ -55,11 +64,11 @@ class Relation:
         """Columns that can be named."""
         return len(self.fields) - self.hidden
 
-    def called(self, table: str, columns: tuple[str, ...] = ()) -> Relation:
+    def called(self, table: str, columns: tuple[str, ...] = (), schema: str = "") -> Relation:
         """The same with all columns belonging to a table of that name, the first few renamed."""
         own = self.fields[self.hidden :]
         names = [*columns, *(f.name for f in own[len(columns) :])]
-        fields = tuple(Field(n, table, f.plain) for n, f in zip(names, own, strict=True))
+        fields = tuple(Field(n, table, f.plain, schema) for n, f in zip(names, own, strict=True))
         return replace(self, fields=(*self.fields[: self.hidden], *fields))
 
     def ref(self, position: int) -> ColumnRef:
@@ -141,12 +150,8 @@ class Scope:
 
     def matches(self, column: exp.Column) -> list[int]:
         """Positions of the columns of that name; case-insensitive unless the case decides between several."""
-        name, table = column.name.lower(), column.table.lower()
-        found = [
-            i
-            for i, f in enumerate(self.relation.fields)
-            if f.name.lower() == name and (f.table.lower() == table if table else f.plain)
-        ]
+        name = column.name.lower()
+        found = [i for i, f in enumerate(self.relation.fields) if f.name.lower() == name and f.is_of(column)]
         exact = [i for i in found if self.relation.fields[i].name == column.name]
         return exact or found
 
@@ -169,10 +174,11 @@ class Scope:
     def _unknown(self, column: exp.Column) -> Exception:
         fields = [f for s in self.chain() for f in s.relation.fields if f.name]
         tables = [f.table for f in fields if f.table]
-        if column.table and column.table.lower() not in {t.lower() for t in tables}:
-            return self.source.error(
-                column, "E_TABLE", f"there is no table {column.table} in this query", did_you_mean(column.table, tables)
-            )
+        if column.table and not any(f.is_of(column) for f in fields):
+            schema = column.args.get("db")
+            full = column.table if schema is None else f"{schema.name}.{column.table}"
+            hint = did_you_mean(column.table, tables)
+            return self.source.error(column, "E_TABLE", f"there is no table {full} in this query", hint)
         names = [f.name for f in fields if not column.table or f.table.lower() == column.table.lower()]
         named = f"{column.table}.{column.name}" if column.table else column.name
         return self.source.error(

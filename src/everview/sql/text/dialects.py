@@ -93,6 +93,7 @@ def protected(text: str) -> str:
 
 _CONSTANTS = (TokenType.STRING, TokenType.NUMBER)
 _ENDS = (TokenType.COMMA, TokenType.R_PAREN)
+_MODIFIERS = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH)
 
 FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 """The fields of an interval in the SQL standard."""
@@ -128,6 +129,7 @@ class Everview(Postgres):
             **Postgres.Parser.PRIMARY_PARSERS,
             TokenType.BYTE_STRING: _text,
             TokenType.NATIONAL_STRING: _text,
+            TokenType.HEREDOC_STRING: _text,
             TokenType.UNICODE_STRING: lambda self, token: self.unicode_text(token),
         }
 
@@ -157,6 +159,30 @@ class Everview(Postgres):
                 self._advance()
                 return self.PRIMARY_PARSERS[token.token_type](self, token)  # type: ignore[no-any-return]
             found: exp.Expr | None = super()._parse_disjunction()
+            return found
+
+        def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Values | None:
+            """(VALUES ... ORDER BY ... LIMIT ...) is left to those who read a query in brackets."""
+            bracket = self._curr is not None and self._curr.token_type == TokenType.L_PAREN
+            if bracket and self._next and self._next.token_type == TokenType.VALUES and self._has_modifiers():
+                return None
+            found: exp.Values | None = super()._parse_derived_table_values(allow_value_synonym)
+            return found
+
+        def _has_modifiers(self) -> bool:
+            """Whether ORDER BY, LIMIT or the like stand in the brackets that come next."""
+            depth = 0
+            for token in self._tokens[self._index :]:
+                depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+                if depth == 0 or (depth == 1 and token.token_type in _MODIFIERS):
+                    return depth == 1
+            return False
+
+        def _parse_parameter(self) -> exp.Expr:
+            """@ -3 is the absolute value; parameters have a dollar."""
+            if self._prev.text != "@":
+                return super()._parse_parameter()  # type: ignore[no-any-return]
+            found: exp.Expr = self.expression(exp.Abs(this=self._parse_unary()))
             return found
 
         def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:

@@ -2,6 +2,8 @@
 
     percentile_cont(ARRAY[0.25, 0.5]) WITHIN GROUP (ORDER BY x)    an array of percentiles, NULL if there are no rows
     (a, b) NOT IN (SELECT ...), and IN with rows as a value        EXISTS, with the NULLs of SQL's logic
+    (a, b) = ANY (SELECT ...), (a, b) <> ALL (SELECT ...)          IN and NOT IN
+    (a, b) < (SELECT x, y ...)                                     a comparison with ((SELECT x ...), (SELECT y ...))
     jsonb_to_recordset(j) AS r(x int, y text)                      a derived table over jsonb_array_elements(j)
     jsonb_to_record(j) AS r(x int, y text)                         a derived table of one row
 
@@ -14,7 +16,11 @@ import re
 
 from sqlglot import exp
 
-_MAYBE = re.compile(r"percentile_(cont|disc)\s*\(\s*array|\)\s*(not\s+)?in\s*\(|to_record(set)?\s*\(", re.IGNORECASE)
+_MAYBE = re.compile(
+    r"percentile_(cont|disc)\s*\(\s*array|\)\s*(not\s+)?in\s*\(|to_record(set)?\s*\("
+    r"|\)\s*[=<>!]+\s*((any|some|all)\s*)?\(\s*(select|with)",
+    re.IGNORECASE,
+)
 
 _PERCENTILES = ("percentile_cont", "percentile_disc")
 _RECORDS = ("json_to_record", "jsonb_to_record", "json_to_recordset", "jsonb_to_recordset")
@@ -32,6 +38,8 @@ def rephrased(tree: exp.Expr, text: str) -> exp.Expr:
     """
     if _MAYBE.search(text) is None:
         return tree
+    for compared in list(tree.find_all(*_COMPARISONS)):
+        _comparison(compared)
     for node in list(tree.find_all(exp.WithinGroup, exp.In, exp.Table, exp.Lateral)):
         if isinstance(node, exp.WithinGroup):
             _percentiles(node)
@@ -69,6 +77,33 @@ def _percentiles(node: exp.WithinGroup) -> None:
 
 
 # ---- rows in queries
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def _comparison(node: exp.Expr) -> None:
+    """A row compared with the rows, or with the row, of a query."""
+    row, other = node.this, node.expression
+    if not isinstance(row, exp.Tuple):
+        return
+    if isinstance(other, (exp.Any, exp.All)) and isinstance(other.this, (exp.Subquery, exp.Select)):
+        query = other.this if isinstance(other.this, exp.Subquery) else exp.Subquery(this=other.this)
+        among = exp.In(this=row, query=query)
+        if isinstance(node, exp.EQ) and isinstance(other, exp.Any):
+            node.replace(among)
+        elif isinstance(node, exp.NEQ) and isinstance(other, exp.All):
+            node.replace(exp.Not(this=among))
+        return
+    select = other.this if isinstance(other, exp.Subquery) else None
+    if isinstance(select, exp.Select) and len(select.expressions) == len(row.expressions):
+        other.replace(exp.Tuple(expressions=[_only(other, i) for i in range(len(select.expressions))]))
+
+
+def _only(query: exp.Subquery, at: int) -> exp.Expr:
+    """A query with one of its outputs."""
+    one = query.copy()
+    one.this.set("expressions", [one.this.expressions[at]])
+    return one
 
 
 def _membership(node: exp.In) -> None:
@@ -146,7 +181,7 @@ def _value(document: exp.Expr, column: exp.ColumnDef) -> exp.Expr:
     kind = column.kind
     assert kind is not None
     if kind.this in (exp.DType.JSON, exp.DType.JSONB):
-        return member
+        return exp.Nullif(this=member, expression=exp.cast(exp.Literal.string("null"), "jsonb"))  # no JSON null
     if kind.this != exp.DType.ARRAY:
         text = _call("jsonb_extract_path_text", document.copy(), exp.Literal.string(name))
         return exp.Cast(this=text, to=kind.copy())

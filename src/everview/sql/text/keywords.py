@@ -10,7 +10,7 @@ from everview.errors import closest
 STARTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY",
     "EXPLAIN", "WHY", "DESCRIBE", "SHOW", "SET", "RESET", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK",
-    "SAVEPOINT", "RELEASE", "GRANT", "REVOKE", "REASSIGN", "COMMENT", "REFRESH", "ANALYZE", "VACUUM", "CHECKPOINT",
+    "ABORT", "END", "SAVEPOINT", "RELEASE", "GRANT", "REVOKE", "REASSIGN", "COMMENT", "REFRESH", "ANALYZE", "VACUUM", "CHECKPOINT",
     "FLUSH", "WAIT", "USE", "START", "FROM", "TABLE",
 )  # fmt: skip
 """Words that begin a statement."""
