@@ -30,6 +30,17 @@ QUERIES = (
     "SELECT id, r.a, r.b FROM t, jsonb_to_recordset(t.j) AS r(a int, b text)",
     "SELECT id, r.b FROM t LEFT JOIN jsonb_to_recordset(j) AS r(a int, b text) ON true",
     "SELECT id, r.a, r.c::text AS c FROM t CROSS JOIN LATERAL jsonb_to_record(j -> 0) AS r(a int, c int[])",
+    "SELECT id, r.a, r.b::text AS b, r.c IS NULL AS no_c FROM t, jsonb_to_record(j -> 0) AS r(a int, b jsonb, c json)",
+    "SELECT id FROM t WHERE (g, s) = ANY (SELECT g, s FROM u)",
+    "SELECT id FROM t WHERE (g, s) <> ALL (SELECT g, s FROM u)",
+    "SELECT id, (g, s) = SOME (SELECT g, s FROM u WHERE u.g = t.x) AS known FROM t",
+    "SELECT id, (g, s) < (SELECT max(g), max(s) FROM u) AS less FROM t",
+    "SELECT id FROM t WHERE (g, x) = (SELECT min(g), count(*) FROM u WHERE u.s = t.s)",
+    "SELECT id, count(u.*) AS n FROM t LEFT JOIN u ON u.g = t.g GROUP BY id",
+    "SELECT i, n FROM (VALUES (1, 'a'), (2, NULL), (3, 'c') ORDER BY 1 DESC LIMIT 2) AS q(i, n) JOIN t ON t.x = i",
+    "SELECT id, e FROM t, unnest(ARRAY[[g, x], [id, 7]]) AS e",
+    "SELECT id, array_to_string(ARRAY[[g, x], [id, NULL]], ',', '-') AS a, array_dims(ARRAY[[g, x]]) AS d FROM t",
+    "SELECT id, $$it's$$ || s AS text, @ (x - 2) AS far, public.t.g FROM public.t",
     'SELECT count(*) AS n FROM t, json_to_recordset(\'[{"a": 1}, {"a": null}]\') AS r(a int) WHERE r.a = t.x',
 )
 

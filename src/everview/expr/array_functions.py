@@ -41,6 +41,21 @@ def _cardinality(value: Any) -> int:
     return len(value)
 
 
+def flat(value: list[Any] | None) -> list[Any]:
+    """The elements of an array of arrays, from the innermost ones.
+
+    >>> flat([[1, 2], None, [3, None]])
+    [1, 2, 3, None]
+    """
+    found: list[Any] = []
+    for item in value or ():
+        if isinstance(item, list):
+            found += flat(item)
+        elif item is not None or not any(isinstance(v, list) for v in value or ()):
+            found.append(item)
+    return found
+
+
 def _position(value: list[Any], item: Any, start: int = 1) -> int | None:
     return next((i for i, v in enumerate(value, 1) if i >= start and v == item), None)
 
@@ -138,6 +153,7 @@ MAKERS: dict[str, Callable[[Call], Function]] = {
     "array_prepend": _of(lambda item, value: [item, *(value or ())]),
     "array_length": _of(_length),
     "array_cardinality": _of(_cardinality),
+    "array_flatten": _of(flat),
     "array_position": _of(lambda value, item, start=1: None if value is None else _position(value, item, start)),
     "array_positions": _of(lambda value, item: value and [i for i, v in enumerate(value, 1) if v == item]),
     "array_remove": _of(lambda value, item: None if value is None else [v for v in value if v != item]),

@@ -137,6 +137,24 @@ def _set(new: Any, create: bool) -> Callable[[Any, Any], Any]:
     return change
 
 
+def _insert(new: Any, after: bool) -> Callable[[Any, Any], Any]:
+    """A new member, which must not be there yet, or element, before or behind the one at its place."""
+
+    def change(value: Any, step: Any) -> Any:
+        if isinstance(value, dict):
+            if step in value:
+                raise RowFailure(ERROR_DOMAIN)
+            return {**value, step: _inside(new)}
+        if not isinstance(value, list):
+            return value
+        place = _place(step)
+        at = place + len(value) if place < 0 else place
+        at = 0 if at < 0 else min(at + after, len(value))
+        return [*value[:at], _inside(new), *value[at:]]
+
+    return change
+
+
 def _place(step: Any) -> int:
     try:
         return int(step)
@@ -283,6 +301,7 @@ MAKERS: dict[str, Callable[[Call], Function]] = {
     "json_delete": _of(_without),
     "json_delete_path": _of(lambda value, path: changed(value, list(path), _removed)),
     "json_set": _of(lambda value, path, new, create=True: changed(value, list(path), _set(new, create))),
+    "json_insert": _of(lambda value, path, new, after=False: changed(value, list(path), _insert(new, after))),
     "json_typeof": _of(_typeof),
     "json_array_length": _of(lambda value: len(_items(value))),
     "json_keys": _of(lambda value: list(_fields(value))),

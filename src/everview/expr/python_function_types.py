@@ -223,6 +223,12 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
         element(types)
         return types, types[0]
 
+    def flattened(types: Types) -> tuple[Types, DataType]:
+        item = element(types)
+        while item.kind == "array":
+            item = item.items[0]
+        return types, array(item.optional())
+
     def quantified(types: Types) -> tuple[Types, DataType]:
         both = shared((types[0], element(types, 1)))
         need(both.kind != "interval")
@@ -285,6 +291,7 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
     put("json_delete", "a without key or place b", json_delete, 2)
     put("json_delete_path", "a without what is at path b", exactly(JSON, STRS, to=JSON), 2)
     put("json_set", "a with c at path b", exactly(JSON, STRS, JSON, BOOL, to=JSON), 3, 4)
+    put("json_insert", "a with c inserted at path b", exactly(JSON, STRS, JSON, BOOL, to=JSON), 3, 4)
     put("json_typeof", "object, array, string, number, boolean or null", exactly(JSON, to=STR), 1)
     put("json_array_length", "number of elements", exactly(JSON, to=INT), 1)
     put("json_keys", "the keys of an object", exactly(JSON, to=STRS), 1)
@@ -316,6 +323,7 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
     put("array_prepend", "b and a before it", with_item(1, 0, lambda t: t), 2, null=True)
     put("array_length", "length of dimension b", of_array(INT.optional(), INT), 2, null=True)
     put("array_cardinality", "number of elements", of_array(INT), 1)
+    put("array_flatten", "the elements of arrays of arrays", flattened, 1)
     put("array_position", "where b is first", position, 2, 3, null=True)
     put("array_positions", "where b is", with_item(0, 1, lambda t: array(INT).optional()), 2, null=True)
     put("array_remove", "a without b", with_item(0, 1, lambda t: t.optional()), 2, null=True)

@@ -3,6 +3,8 @@
 A template is split into fields (`YYYY`, `Mon`, `HH24`), texts in double quotes, and literal characters. `FM` before a
 field suppresses its padding, `TH` after a number adds an English ordinal suffix.
 
+The fields of an interval are its own: hours beyond 24 stay hours, and there are no names of months and days.
+
 Formatting supports PostgreSQL's fields except those of time zones and eras (there are neither here). Parsing supports
 the fields that determine a moment; a text that does not match its template, or a field that cannot be parsed, fails the
 row.
@@ -14,8 +16,9 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from everview.codes.intervals import Interval
 from everview.expr.string_functions import RowFailure
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DOMAIN
 
@@ -89,7 +92,7 @@ def _begins(template: str, at: int, field: str) -> bool:
 # ---- writing
 
 
-_NUMBERS: dict[str, tuple[Callable[[dt.datetime], int], int]] = {
+_NUMBERS: dict[str, tuple[Callable[[Any], int], int]] = {
     "HH24": (lambda m: m.hour, 2),
     "HH12": (lambda m: (m.hour + 11) % 12 + 1, 2),
     "HH": (lambda m: (m.hour + 11) % 12 + 1, 2),
@@ -132,14 +135,52 @@ def written(moment: dt.datetime, template: str) -> str:
     return "".join(_field(moment, part) for part in parts(template))
 
 
-def _field(moment: dt.datetime, part: Part) -> str:
+class Span(NamedTuple):
+    """The fields of an interval, by the names that a moment has for them."""
+
+    year: int
+    month: int
+    day: int
+    hour: int
+    minute: int
+    second: int
+    microsecond: int
+
+
+def written_span(interval: Interval, template: str) -> str:
+    """Format an interval by a template.
+
+    >>> written_span(Interval(months=14, days=3, microseconds=30 * 3600_000_000), "YYYY-MM-DD HH24:MI")
+    '0001-02-03 30:00'
+    """
+    sign = -1 if interval.microseconds < 0 else 1
+    seconds, micros = divmod(abs(interval.microseconds), 1_000_000)
+    months = -1 if interval.months < 0 else 1
+    years, rest = divmod(abs(interval.months), 12)
+    clock = (seconds // 3600, seconds // 60 % 60, seconds % 60, micros)
+    span = Span(months * years, months * rest, interval.days, *(sign * n for n in clock))
+    if any(part.field and part.field not in _OF_SPANS for part in parts(template)):
+        raise RowFailure(ERROR_DOMAIN)
+    return "".join(_field(span, part) for part in parts(template))
+
+
+_OF_SPANS = frozenset({
+    "SSSSS", "SSSS", "YYYY", "YYY", "YY", "Y", "Y,YYY", "HH24", "HH12", "HH", "MI", "SS", "MS", "US", "MM", "DD", "AM",
+    "PM", "am", "pm", "A.M.", "P.M.", "a.m.", "p.m.", "CC", "Q", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6",
+})  # fmt: skip
+"""Fields that an interval has."""
+
+
+def _field(moment: Any, part: Part) -> str:
     field = part.field
     if not field:
         return part.text
     if field in _NUMBERS:
         value, width = _NUMBERS[field]
-        digits = str(value(moment)) if part.bare else str(value(moment)).zfill(width)
-        return digits + _ordinal(value(moment), part.ending)
+        number = value(moment)
+        signed = number < 0 and field not in ("DD", "MM")  # there a sign is one of two places, as in PostgreSQL
+        digits = str(number) if part.bare else str(number).zfill(width + signed)
+        return digits + _ordinal(number, part.ending)
     if field == "Y,YYY":
         return f"{moment.year // 1000},{moment.year % 1000:03d}"
     if field.startswith("FF"):
@@ -152,8 +193,8 @@ def _field(moment: dt.datetime, part: Part) -> str:
     return _name(moment, field, part.bare)
 
 
-def _half_of_day(moment: dt.datetime, field: str) -> str:
-    letter = "p" if moment.hour >= 12 else "a"
+def _half_of_day(moment: Any, field: str) -> str:
+    letter = "p" if moment.hour % 24 >= 12 else "a"
     text = f"{letter}.m." if "." in field else f"{letter}m"
     return text.upper() if field.isupper() else text
 

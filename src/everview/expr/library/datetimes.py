@@ -75,6 +75,8 @@ def _from_seconds(seconds: float) -> dt.datetime:
 def _to_char(value: Any, template: str) -> str:
     if isinstance(value, (int, float, Decimal)):
         return number_formats.written(value, template)
+    if isinstance(value, Interval):
+        return date_formats.written_span(value, template)
     moment = value if isinstance(value, dt.datetime) else dt.datetime(value.year, value.month, value.day)
     return date_formats.written(moment, template)
 
@@ -182,7 +184,12 @@ _add(
     "where the interval of a microseconds begins",
 )
 _add("epoch_to_timestamp", "float -> timestamp", _from_seconds, "seconds since 1970 as a timestamp")
-_add("to_char", "timestamp text -> text|number text -> text", _to_char, "a date or number by a template")
+_add(
+    "to_char",
+    "timestamp text -> text|number text -> text|interval text -> text",
+    _to_char,
+    "a date, number or interval by a template",
+)
 _add("parse_timestamp", "text text -> timestamp", date_formats.parsed, "a text read by a template")
 _add(
     "to_date", "text text -> date", lambda text, how: date_formats.parsed(text, how).date(), "a text read by a template"

@@ -5,8 +5,9 @@
     S  SG  MI  PL   the sign at that place              PR      a negative number in <angles>
     FM      no padding                                  TH th   an English ending
     RN      in Roman numerals                           $ L     a leading dollar sign
+    EEEE    at the end: with an exponent, 1.50e+00
 
-A number that does not fit is printed as #. V, EEEE and quoted texts fail the row.
+A number that does not fit is printed as #. V and quoted texts fail the row.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Template(NamedTuple):
     ending: str
     angles: bool
     roman: bool
+    exponent: bool = False
 
 
 _SIGNS = ("PL", "SG", "MI", "PR", "RN", "TH", "FM", "S", "L", "D", "G", "$", "9", "0", ".", ",", " ")
@@ -44,10 +46,12 @@ def template(text: str) -> Template:
     ('9', '9', '.', '9')
     """
     signs: list[str] = []
+    exponent = text.upper().endswith("EEEE")
+    text = text[:-4] if exponent else text
     at = 0
     while at < len(text):
         sign = next((s for s in _SIGNS if text[at:].upper().startswith(s)), "")
-        if not sign or "EEEE" in text.upper():
+        if not sign:
             raise RowFailure(ERROR_DOMAIN)
         at += len(sign)
         written = text[at - len(sign) : at]
@@ -57,7 +61,9 @@ def template(text: str) -> Template:
         raise RowFailure(ERROR_DOMAIN)
     ending = next((s for s in signs if s in ("TH", "th")), "")
     plain = tuple(s for s in signs if s not in ("FM", "TH", "th", "PR", "RN"))
-    return Template(plain, "FM" in signs, ending, "PR" in signs, "RN" in signs)
+    if exponent and not {*signs} <= {"9", "0", ".", "FM"}:
+        raise RowFailure(ERROR_DOMAIN)
+    return Template(plain, "FM" in signs, ending, "PR" in signs, "RN" in signs, exponent)
 
 
 def written(number: Any, pattern: str) -> str:
@@ -92,6 +98,8 @@ def read(text: str, pattern: str) -> Decimal:
 
 
 def _number(number: Any, form: Template) -> str:
+    if form.exponent:
+        return _scientific(number, form)
     if form.roman:
         return _roman(number, form.bare)
     if isinstance(number, float) and (math.isnan(number) or math.isinf(number)):
@@ -107,6 +115,18 @@ def _number(number: Any, form: Template) -> str:
     if len(whole) > before:
         whole, fraction = "#" * before, "#" * after
     return _filled(form, whole, fraction, value < 0 and (rounded != 0 or "#" in whole), point)
+
+
+def _scientific(number: Any, form: Template) -> str:
+    """A number with an exponent of two digits or more, and a space for a plus sign."""
+    after = len(form.signs) - form.signs.index(".") - 1 if "." in form.signs else 0
+    if isinstance(number, Decimal):
+        with decimal.localcontext(_EXACT):
+            digits, _, power = f"{number:+.{after}e}".partition("e")
+        text = f"{digits}e{int(power):+03d}"
+    else:
+        text = f"{float(number):+.{after}e}"
+    return text.replace("+", " ", 1) if text.startswith("+") else text
 
 
 def _filled(form: Template, whole: str, fraction: str, negative: bool, point: int) -> str:

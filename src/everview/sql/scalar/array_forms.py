@@ -12,10 +12,21 @@ from everview.sql.scalar import constants
 from everview.sql.scalar.handlers import Forms
 from everview.sql.select import array_queries
 from everview.sql.text import dialects
-from everview.types import INT, STR, array
+from everview.types import INT, STR, DataType, array
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
+
+
+def depth(kind: DataType) -> int:
+    """How many arrays are in each other."""
+    return 1 + depth(kind.items[0]) if kind.kind == "array" else 0
+
+
+def flattened(scalars: Scalars, value: Expr) -> Expr:
+    """An array of arrays as one array, where the dialect takes it for a matrix."""
+    nested = depth(value.type) > 1 and scalars.source.dialect in dialects.PRINTING
+    return scalars.call("array_flatten", value) if nested else value
 
 
 def _listed(scalars: Scalars, node: exp.Array) -> Expr:

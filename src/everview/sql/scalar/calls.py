@@ -24,8 +24,8 @@ from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import constants, foreign_functions, zones
 from everview.sql.scalar.composite_functions import CALLS
 from everview.sql.text.call_names import SCALARS, TABLES, all_names
-from everview.sql.text.dialects import DEFAULT
-from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
+from everview.sql.text.dialects import DEFAULT, PRINTING
+from everview.types import INT, STR, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -65,11 +65,16 @@ def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> E
         args = [args[0], *(_listed(scalars, a, args, at) for a in args[1:])]
     if any(a.type.kind == "timestamptz" for a in args) and not _fits(LIBRARY[op], args):
         args = [zones.local(scalars, a) for a in args]  # as the session's clocks show it
+    if op == "octet_length" and args[0].type.kind == "char" and args[0].type.width:
+        return _padded_octets(args[0], scalars)
     return called(op, _coerced(LIBRARY[op], args, given, scalars), at, scalars)
 
 
-PRINTING = ("postgres", "redshift", "materialize", "risingwave")
-"""Dialects that print arrays among texts; elsewhere concat concatenates them, and concat_ws joins their elements."""
+def _padded_octets(value: Expr, scalars: Scalars) -> Expr:
+    """The bytes of a char(n), of which the blanks at its end are a part here alone."""
+    text = functions.cast(value, STR.optional(value.type.nullable))
+    blanks = scalars.call("sub", Literal(INT, value.type.width), scalars.call("length", text))
+    return scalars.call("add", scalars.call("octet_length", text), blanks)
 
 
 def _listed(scalars: Scalars, value: Expr, args: list[Expr], at: exp.Expr) -> Expr:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import array_forms, json_forms, row_forms, type_names, zones
 from everview.types import INT, JSON, STR, DataType, array
@@ -51,6 +52,7 @@ DOCUMENTS: dict[str, tuple[str, int, int]] = {
     "strip_nulls": ("json_strip_nulls", 1, 1),
     "pretty": ("json_pretty", 1, 1),
     "set": ("json_set", 3, 4),
+    "insert": ("json_insert", 3, 4),
 }
 """Functions of JSON, after `json_` or `jsonb_`."""
 
@@ -74,6 +76,8 @@ def _array(op: str, low: int, high: int) -> Binder:
                     args[i] = scalars.coerced(arg, Literal(whole.type.items[0], ""), node.expressions[i])
                 elif i != place and op == "array_concat":
                     args[i] = scalars.coerced(arg, whole, node.expressions[i])
+        if op == "array_to_string":
+            args[0] = array_forms.flattened(scalars, args[0])
         return scalars.call(op, *args)
 
     return bind
@@ -82,7 +86,7 @@ def _array(op: str, low: int, high: int) -> Binder:
 def _document(op: str, low: int, high: int) -> Binder:
     def bind(node: exp.Anonymous, scalars: Scalars) -> Expr:
         args = _bound(node, scalars, low, high)
-        wanted = {0: JSON, 1: STRS, 2: JSON} if op == "json_set" else {0: JSON}
+        wanted = {0: JSON, 1: STRS, 2: JSON} if op in ("json_set", "json_insert") else {0: JSON}
         for i, target in wanted.items():
             args[i] = scalars.coerced(args[i], Literal(target, ""), node.expressions[i])
         return scalars.call(op, *args)
@@ -145,6 +149,25 @@ def _lower_or_upper(upper: bool) -> Binder:
     return bind
 
 
+def _dimensions(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """array_ndims(a): how many arrays are in each other; NULL if there is no element"""
+    (value,) = _bound(node, scalars, 1, 1)
+    depth = Literal(INT, array_forms.depth(value.type))
+    none = scalars.call("is_null", scalars.call("array_length", value, depth))
+    return scalars.call("case", none, Literal(INT.optional(), None), depth)
+
+
+def _bounds(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """array_dims(a): '[1:2][1:3]'"""
+    (value,) = _bound(node, scalars, 1, 1)
+    lengths = [
+        scalars.call("array_length", value, Literal(INT, i)) for i in range(1, array_forms.depth(value.type) + 1)
+    ]
+    texts = [Literal(STR, "[1:"), Literal(STR, "]")]
+    shown = [scalars.call("concat", texts[0], functions.cast(length, STR.optional()), texts[1]) for length in lengths]
+    return shown[0] if len(shown) == 1 else scalars.call("concat", *shown)
+
+
 def _timezone(node: exp.Anonymous, scalars: Scalars) -> Expr:
     """timezone(zone, moment): the same as moment AT TIME ZONE zone"""
     if len(node.expressions) != 2:
@@ -178,6 +201,8 @@ CALLS: dict[str, Binder] = {
     "to_json": _to_json,
     "to_jsonb": _to_json,
     "cardinality": _cardinality,
+    "array_ndims": _dimensions,
+    "array_dims": _bounds,
     "array_lower": _lower_or_upper(False),
     "array_upper": _lower_or_upper(True),
     "row": _row,

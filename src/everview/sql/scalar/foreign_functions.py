@@ -36,6 +36,8 @@ BORROWED: dict[str, tuple[str, ...]] = {
     "cot": ("1 / tan($1)",),
     "e": ("exp(1.0::double precision)",),
     "trim_scale": ("$1::numeric",),
+    "scale": ("length(split_part($1::text, '.', 2))",),
+    "min_scale": ("length(split_part($1::numeric::text, '.', 2))",),
     "try_add": ("$1 + $2",),
     "try_subtract": ("$1 - $2",),
     "try_multiply": ("$1 * $2",),
@@ -90,7 +92,6 @@ BORROWED: dict[str, tuple[str, ...]] = {
     "array_join": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
     "list_to_string": ("array_to_string($1, $2)", "array_to_string($1, $2, $3)"),
     "row_to_json": ("to_json($1)", "to_json($1)"),
-    "array_ndims": ("CASE WHEN cardinality($1) > 0 THEN 1 END",),
     "array_to_json": ("to_json($1)", "to_json($1)"),
     "array_max": ("(array_sort(array_remove($1, NULL)))[cardinality(array_remove($1, NULL))]",),
     "array_min": ("(array_sort(array_remove($1, NULL)))[1]",),
@@ -104,6 +105,10 @@ BORROWED: dict[str, tuple[str, ...]] = {
         " WHEN least($3, $4) < greatest($1, $2) THEN true WHEN $3 IS NULL OR $4 IS NULL THEN NULL ELSE false END"
         " WHEN least($1, $2) = least($3, $4) AND $1 IS NOT NULL AND $2 IS NOT NULL AND $3 IS NOT NULL"
         " AND $4 IS NOT NULL THEN true END",
+    ),
+    "make_timestamptz": (
+        "make_timestamp($1, $2, $3, $4, $5, $6)::timestamptz",
+        "make_timestamp($1, $2, $3, $4, $5, $6) AT TIME ZONE $7",
     ),
     "timestamp_seconds": ("to_timestamp($1)::timestamp",),
     "timestamp_millis": ("timestamp '1970-01-01' + $1 * interval '1 millisecond'",),
@@ -157,7 +162,7 @@ def bound(name: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> E
         else:
             parameter.replace(column)
     compiler, outside = scalars.compiler, scalars.source
-    source = Source(text)
+    source = Source(text, zone=outside.zone)
     scope = Scope(Relation(plan.Table(-1, tuple(a.type for a in args) or (INT,)), fields or (Field("a1", ""),)), source)
     compiler.source = source
     try:

@@ -13,7 +13,7 @@ from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import array_forms, calls, casts
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.type_names import sql_name
-from everview.sql.text.dialects import version
+from everview.sql.text.dialects import PRINTING, version
 from everview.types import BOOL, BYTES, INT, STR
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def on_dpipe(scalars: Scalars, node: exp.DPipe) -> Expr:
 
 def on_concat(scalars: Scalars, node: exp.Concat) -> Expr:
     given = [scalars.bind(x) for x in node.expressions]
-    if scalars.source.dialect not in calls.PRINTING and any(g.type.kind == "array" for g in given):
+    if scalars.source.dialect not in PRINTING and any(g.type.kind == "array" for g in given):
         return _one_array(scalars, node, given)
     texts = [_printed(scalars, g) for g in given]
     if not node.args.get("coalesce"):
@@ -226,7 +226,7 @@ def _with_backslashes(pattern: str, escape: str) -> str:
 def on_hexstring(scalars: Scalars, node: exp.HexString) -> Expr:
     """x'1F': bytes, as in Spark, MySQL and SQLite; a bit string, which is not supported, in PostgreSQL"""
     digits = node.name
-    if scalars.source.dialect in calls.PRINTING or len(digits) % 2 or not re.fullmatch("[0-9A-Fa-f]*", digits):
+    if scalars.source.dialect in PRINTING or len(digits) % 2 or not re.fullmatch("[0-9A-Fa-f]*", digits):
         raise scalars.source.refuse(node, f"x'{digits}' is not supported here", "bytes are written '\\x1f'::bytea")
     return Literal(BYTES, bytes.fromhex(digits))
 

@@ -23,8 +23,8 @@ from everview.sql.text.error_positions import Source
 
 @dataclass(frozen=True)
 class Field:
-    """A column's name and its table's; `plain`: part of * and found by its bare name; `schema`: its table's, unless that
-    has an alias."""
+    """A column's name and its table's; `plain`: part of * and found by its bare name; `schema`: its table's, unless
+    that has an alias."""
 
     name: str
     table: str = ""

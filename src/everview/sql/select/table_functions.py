@@ -17,7 +17,7 @@ from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
-from everview.sql.scalar import calls, constants, json_forms
+from everview.sql.scalar import array_forms, calls, constants, json_forms
 from everview.sql.text import dialects
 from everview.sql.text.annotations import SESSION
 from everview.sql.text.call_names import TABLES
@@ -197,13 +197,20 @@ def _unnest(call: TableCall, scalars: Scalars) -> Bound:
         items = call.args[0].expressions
         given = [scalars.bind(item) for item in items]
         known = [g.type for g in given if not _is_null(g)] or [INT.optional()]
+        if any(t.kind == "array" for t in known):
+            return _arrays(call, scalars)
         common = common_types.common_type(known)
         if common is None:
             raise scalars.source.error(call.node, "E_TYPE", "the items of an array have one type", "cast them")
         item = common.optional(any(g.type.nullable for g in given))
         args = tuple(functions.cast(g, item) for g in given)
         return Bound(args, Unfolding("elements", 0), (item,), (call.name,))
-    args = tuple(scalars.bind(a) for a in call.args)
+    return _arrays(call, scalars)
+
+
+def _arrays(call: TableCall, scalars: Scalars) -> Bound:
+    """The elements of arrays, side by side."""
+    args = tuple(array_forms.flattened(scalars, scalars.bind(a)) for a in call.args)
     for arg, at in zip(args, call.args, strict=True):
         if str(arg.type.kind) != "array":
             raise scalars.source.error(at, "E_TYPE", f"unnest takes arrays, not {arg.type!r}", "ARRAY[...]")

@@ -52,12 +52,12 @@ TABLES: frozenset[str] = frozenset(
 """Functions that give rows, by name."""
 
 _DOCUMENTS = (
-    "array_length", "build_array", "build_object", "extract_path", "extract_path_text", "pretty", "set", "strip_nulls",
-    "typeof",
+    "array_length", "build_array", "build_object", "extract_path", "extract_path_text", "insert", "pretty", "set",
+    "strip_nulls", "typeof",
 )  # fmt: skip
 TYPED: frozenset[str] = frozenset(
     {
-        "arrow_typeof", "make_array", "pg_typeof",
+        "arrow_typeof", "make_array", "pg_typeof", "array_dims", "array_ndims",
         "array_append", "array_cat", "array_distinct", "array_except", "array_intersect", "array_length", "array_lower",
         "array_position", "array_positions", "array_prepend", "array_remove", "array_replace", "array_sort",
         "array_to_string", "array_upper", "cardinality", "jsonb_path_exists", "jsonb_path_match",

@@ -175,7 +175,7 @@ class Everview(Postgres):
             for token in self._tokens[self._index :]:
                 depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
                 if depth == 0 or (depth == 1 and token.token_type in _MODIFIERS):
-                    return depth == 1
+                    return bool(depth)
             return False
 
         def _parse_parameter(self) -> exp.Expr:
@@ -288,6 +288,11 @@ def is_safe(name: str) -> bool:
 def is_exact(name: str) -> bool:
     """Whether quotients, averages and deviations of decimals are numerics in a dialect; in DuckDB they are doubles."""
     return name != "duckdb"
+
+
+PRINTING = ("postgres", "redshift", "materialize", "risingwave")
+"""Dialects that print arrays among texts; elsewhere concat concatenates them, and concat_ws joins their elements. In
+these an array of arrays is a matrix: unnest and array_to_string take its elements one by one."""
 
 
 _PLAIN = (exp.Literal, exp.Var, exp.DataType, exp.Identifier, exp.Null, exp.Boolean, exp.Star, exp.Interval)

@@ -10,8 +10,8 @@ from everview.errors import closest
 STARTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY",
     "EXPLAIN", "WHY", "DESCRIBE", "SHOW", "SET", "RESET", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK",
-    "ABORT", "END", "SAVEPOINT", "RELEASE", "GRANT", "REVOKE", "REASSIGN", "COMMENT", "REFRESH", "ANALYZE", "VACUUM", "CHECKPOINT",
-    "FLUSH", "WAIT", "USE", "START", "FROM", "TABLE",
+    "SAVEPOINT", "RELEASE", "GRANT", "REVOKE", "REASSIGN", "COMMENT", "REFRESH", "ANALYZE", "VACUUM", "CHECKPOINT",
+    "FLUSH", "WAIT", "USE", "START", "FROM", "TABLE", "ABORT", "END",
 )  # fmt: skip
 """Words that begin a statement."""
 
