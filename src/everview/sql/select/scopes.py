@@ -35,7 +35,7 @@ class Field:
         """Whether it belongs to the table that a column's name has in front; `t.x`, `s.t.x`, or nothing."""
         schema, table = column.args.get("db"), column.args.get("table")
         if table is None:
-            return self.plain
+            return self.plain and schema is None
         return self.table.lower() == table.name.lower() and (schema is None or self.schema == schema.name.lower())
 
 

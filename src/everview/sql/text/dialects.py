@@ -180,9 +180,9 @@ class Everview(Postgres):
 
         def _parse_parameter(self) -> exp.Expr:
             """@ -3 is the absolute value; parameters have a dollar."""
-            if self._prev.text != "@":
-                return super()._parse_parameter()  # type: ignore[no-any-return]
-            found: exp.Expr = self.expression(exp.Abs(this=self._parse_unary()))
+            is_sign = self._prev.text == "@"
+            this = self._parse_unary() if is_sign else self._parse_identifier() or self._parse_primary_or_var()
+            found: exp.Expr = self.expression(exp.Abs(this=this) if is_sign else exp.Parameter(this=this))
             return found
 
         def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
