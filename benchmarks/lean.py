@@ -50,8 +50,8 @@ def _edges(nodes: int, many: int) -> np.ndarray:
     return np.column_stack([dice.integers(0, nodes, (many, 2)), dice.integers(1, 11, (many, 1))])
 
 
-def _made(edges: np.ndarray, **how: Any) -> Made:
-    db = ev.connect()
+def _made(edges: np.ndarray, history: int = 1000, **how: Any) -> Made:
+    db = ev.connect(history=history)
     edge, pair = db.table("edge", {"src": int, "dst": int, "w": int}), db.table("pair", {"a": int, "b": int})
     edge.insert(edges)
     return db, edge, pair, Graph(edge, weight="w", **how)

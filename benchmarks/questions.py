@@ -5,7 +5,8 @@
 
 Live questions over a graph that changes by single edges. *Forms*: "scratch" (compiled, stops at the target, keeps
 nothing), "rounds" (an ordinary loop), "lean" (histories), "dropped" (histories within 85 % of what they take), "trees",
-and for pairs also "halves". A random graph with weights 1 to 10; `--degree` and `--nodes` say which.
+for pairs also "halves", for K-hop "levels" (four bits for each node and question). A random graph with weights 1 to 10;
+`--degree` and `--nodes` say which. No form keeps past versions of its answers (`history=0`).
 
     table_1_1    pairs: CPU for 100 insertions by the number of live questions
     figure_2_4   pairs, K-hop, components, ranks: bytes of a question, CPU of a change that inserts
@@ -13,13 +14,14 @@ and for pairs also "halves". A random graph with weights 1 to 10; `--degree` and
     figure_2_7   pairs and K-hop: rounds against lean by the average degree
     figure_2_8   K-hop: CPU of a change and rows worked out again by the chance to be dropped; exact or by filters, all
                  vertices or only those of few edges
-    figure_2_9   pairs and K-hop: how many questions fit into a gigabyte (from bytes of a question), and CPU of a change
+    figure_2_9   pairs and K-hop: how many questions fit into a gigabyte (from bytes of one more), and CPU of a change
                  for all of them if it grows with their number
     figure_2_10  components and ranks within a budget of 85 %
     figure_2_11  one-off questions with ten landmarks, maintenance included, against none
+    controller   the chance to be dropped that a budget has led to, beside the least that would do, found by search
 
-A change's CPU is for all live questions together. What fits into a gigabyte is worked out from the bytes of a few
-questions, not filled up: `fits` says so.
+A change's CPU is for all live questions together. What fits into a gigabyte is worked out from the bytes of one more
+question, not filled up: `fits` says so.
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ from everview.kernels.frontier import history as history_k
 
 GIGABYTE = 10**9
 HOPS = 5
+MORE = {"levels": 40}
+"""What one more question takes is worked out from so many times as many; twice as many by default."""
+
+PART, AIM = 0.85, 0.85
+"""The budget of "dropped", of what histories take; and what of a budget the controller fills (`kernels.frontier`)."""
 PLANS: dict[str, Any] = {"rounds": "rounds", "halves": None}
 Question = Callable[[ev.Table, ev.Table, dict[str, Any]], ev.Collection]
 
@@ -70,19 +77,27 @@ ALONE = ("components", "ranks")
 class Live:
     """Questions of one kind, in one form, over one graph; and what they take."""
 
-    def __init__(self, kind: str, form: str, edges: np.ndarray, questions: int) -> None:
-        how: dict[str, Any] = {"memory": "lean"} if form == "lean" else {}
+    def __init__(self, kind: str, form: str, edges: np.ndarray, questions: int, *, asked: bool = True) -> None:
+        how: dict[str, Any] = {"memory": "lean"} if form in ("lean", "levels") else {}
+        if form == "lean" and kind == "K-hop":
+            how = {"budget": 1000 * GIGABYTE}  # without one, levels are kept
         if form == "dropped":
-            how = {"budget": int(0.85 * Live(kind, "lean", edges, questions).used)}
+            how = {"budget": int(PART * Live(kind, "lean", edges, questions).used)}
         self.nodes, self.edges = int(edges[:, :2].max()) + 1, edges
-        self.db, self.edge, self.asked, _ = lean._made(edges)
+        self.db, self.edge, self.asked, _ = lean._made(edges, history=0)
         bare = self.db.stats()["bytes"]
         self.db.view("answers", QUESTIONS[kind](self.edge, self.asked, how), plan=PLANS.get(form, "whole"))
+        self.number = 0
+        if not asked:
+            return
         before = bare if kind in ALONE else self.db.stats()["bytes"]
         self.asked.insert(lean._pairs(self.nodes, questions))
         self.bytes = (self.db.stats()["bytes"] - before) / (1 if kind in ALONE else questions)
-        self.used = sum(o.about(histories_k.HISTORIES_BYTES) for o in self.operators())
-        self.number = 0
+        self.used = self.taken()
+
+    def taken(self) -> int:
+        """Bytes of histories."""
+        return sum(o.about(histories_k.HISTORIES_BYTES) for o in self.operators())
 
     def operators(self) -> list[Any]:
         return [o for o in self.db._core.runtime.dataflow.operators() if o.kind == "histories"]
@@ -138,13 +153,14 @@ def run(options: Any) -> dict[str, Any]:
     found["figure_2_9"] = {kind: _fits(found["figure_2_4"][kind], edges, few) for kind in ("pairs", "K-hop")}
     found["figure_2_10"] = {kind: found["figure_2_4"][kind]["dropped"] for kind in ("components", "ranks")}
     found["figure_2_11"] = {str(k): lean._one_off(nodes, edges, k, changes) for k in (0, 10)}
+    found["controller"] = _controller(edges, few, 3 if options.quick else 9)
     if options.plots:
         _draw(options.plots, found, _degrees(options))
     return found
 
 
 def _forms(kind: str) -> tuple[str, ...]:
-    trees = {"pairs": ("trees", "halves"), "ranks": ()}.get(kind, ("trees",))
+    trees = {"pairs": ("trees", "halves"), "K-hop": ("trees", "levels"), "ranks": ()}.get(kind, ("trees",))
     return ("rounds", "lean", "dropped", *trees)
 
 
@@ -156,10 +172,19 @@ def _measured(kind: str, form: str, edges: np.ndarray, questions: int, changes: 
     live = Live(kind, form, edges, questions)
     found = {
         "bytes": live.bytes,
+        "one_more": _one_more(live, kind, form, edges, questions),
         "change_us": live.change(max(changes // 10, 2) if form == "dropped" else changes, 0.0),
     }
     live.db.close()
     return found
+
+
+def _one_more(live: Live, kind: str, form: str, edges: np.ndarray, questions: int) -> float:
+    """Bytes of one more question: what they share, like levels their table of nodes, is not counted."""
+    if kind in ALONE or form == "dropped":
+        return live.bytes
+    many = MORE.get(form, 2) * questions
+    return (Live(kind, form, edges, many).bytes * many - live.bytes * questions) / (many - questions)
 
 
 def _table(edges: np.ndarray, counts: tuple[int, ...], changes: int) -> dict[str, list[float]]:
@@ -199,6 +224,28 @@ def _dropped(edges: np.ndarray, questions: int, changes: int, part: float, exact
     return {"part": part, "change_us": taken, "worked_out_again": again / changes}
 
 
+def _controller(edges: np.ndarray, questions: int, halvings: int) -> dict[str, float]:
+    """The chance that a budget for pairs has led to, and the least with which as little is taken, found by halving."""
+    words = (history_k.HISTORY_EXACT, history_k.HISTORY_LEAST_DEGREE, history_k.HISTORY_MOST_DEGREE)
+    live = Live("pairs", "dropped", edges, questions)
+    (operator,) = live.operators()
+    chosen = structures.peek(operator.context, history_k.HISTORY_CHANCE)
+    same = [structures.peek(operator.context, word) for word in words]
+    most = max(live.used, int(AIM * PART * Live("pairs", "lean", edges, questions).used))
+    live.db.close()
+    low, high = 0, 2**32
+    for _ in range(halvings):
+        middle = (low + high) // 2
+        tried = Live("pairs", "lean", edges, questions, asked=False)
+        (operator,) = tried.operators()
+        for word, value in ((history_k.HISTORY_CHANCE, middle), *zip(words, same, strict=True)):
+            structures.poke(operator.context, word, value)
+        tried.asked.insert(lean._pairs(tried.nodes, questions))
+        low, high = (low, middle) if tried.taken() <= most else (middle, high)
+        tried.db.close()
+    return {"chosen": chosen / 2**32, "least": high / 2**32, "times": chosen / high}
+
+
 def _fits(forms: dict[str, dict[str, float]], edges: np.ndarray, questions: int) -> dict[str, dict[str, float]]:
     """How many questions a gigabyte holds, beside rounds, and a change for all of them, beside searching for as many
     pairs from scratch.
@@ -206,10 +253,10 @@ def _fits(forms: dict[str, dict[str, float]], edges: np.ndarray, questions: int)
     each = _scratch(edges, questions) / questions
     found = {}
     for form, one in forms.items():
-        fits = GIGABYTE / one["bytes"]
+        fits = GIGABYTE / one["one_more"]
         found[form] = {
             "fits": fits,
-            "times_rounds": forms["rounds"]["bytes"] / one["bytes"],
+            "times_rounds": forms["rounds"]["one_more"] / one["one_more"],
             "change_ms": one["change_us"] / questions * fits / 1e3,
             "scratch_pairs_ms": each * fits / 1e3,
         }
@@ -241,6 +288,32 @@ def _draw(folder: Path, found: dict[str, Any], degrees: tuple[int, ...]) -> None
         charts[f"figure-2-7-{kind.lower()}"] = (title, f"degree {label}", "us of CPU", forms)
     for name, (title, x_label, y_label, series) in charts.items():
         plot.line_chart(folder / f"questions-{name}.svg", title, x_label, y_label, series)
+    for name, (title, y_label, groups) in _bars(found).items():
+        plot.bar_chart(folder / f"questions-{name}.svg", title, y_label, groups)
+
+
+def _bars(found: dict[str, Any]) -> dict[str, tuple[str, str, dict[str, dict[str, float]]]]:
+    """The charts of figures that compare forms: (title, what is measured, values)."""
+
+    def of(figure: str, what: str, scale: float = 1.0) -> dict[str, dict[str, float]]:
+        return {kind: {f: one[what] * scale for f, one in forms.items()} for kind, forms in found[figure].items()}
+
+    within = {
+        kind: {"rounds": found["figure_2_4"][kind]["rounds"]["change_us"], "within 85 %": one["change_us"]}
+        for kind, one in found["figure_2_10"].items()
+    }
+    marks = {"none": found["figure_2_11"]["0"], "ten landmarks": found["figure_2_11"]["10"]}
+    parts = {"question": "ask_ms", "change": "change_ms"}
+    asked = {part: {k: 1e3 * one[what] for k, one in marks.items()} for part, what in parts.items()}
+    asked["both"] = {k: sum(asked[part][k] for part in parts) for k in marks}
+    return {
+        "figure-2-4-memory": ("what a question keeps", "bytes", of("figure_2_4", "bytes")),
+        "figure-2-4-time": ("a change of ten questions", "us of CPU", of("figure_2_4", "change_us")),
+        "figure-2-9": ("questions that fit into a gigabyte", "questions", of("figure_2_9", "fits")),
+        "figure-2-9-time": ("a change of all that fit", "us of CPU", of("figure_2_9", "change_ms", 1e3)),
+        "figure-2-10": ("a change within a budget", "us of CPU", within),
+        "figure-2-11": ("one-off questions with landmarks", "us of CPU", asked),
+    }
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def everything(db: ev.Session, t: Tables) -> Mapping[str, ev.Collection]:
         "sssp": g.sssp(t["source"]),
         "k_hop": plain.k_hop(t["source"], 2),
         "wcc": plain.wcc(),
-        "within": plain.within(2, t["source"]),
+        "within": Graph(t["edge"], budget="1GB").within(2, t["source"]),
         "hops": plain.distance(t["pair"]),
         "costs": g.distance(t["pair"]),
         "widest": g.widest(t["source"]),

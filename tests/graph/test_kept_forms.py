@@ -18,7 +18,7 @@ ALGORITHMS: dict[str, tuple[Made, str, str]] = {
     "sssp": (lambda g, s, p: g.sssp(s), "trees", "histories"),
     "distance": (lambda g, s, p: g.distance(p), "halves", "halves"),
     "widest": (lambda g, s, p: g.widest(s), "trees", "histories"),
-    "within": (lambda g, s, p: g.within(3, s), "trees", "histories"),
+    "within": (lambda g, s, p: g.within(3, s), "trees", "levels"),
     "k_hop": (lambda g, s, p: g.k_hop(s, 3), "trees", "histories"),
     "wcc": (lambda g, s, p: g.wcc(), "trees", "histories"),
     "scc": (lambda g, s, p: g.scc(), "components", "components"),

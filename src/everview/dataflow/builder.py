@@ -127,7 +127,7 @@ class Builder:
         narrower: list[LoopDecision] = []
         if not as_written:
             pruned, narrower = selected(pruned, self.installed)
-        pruned, loops = as_trees(pruned, self.installed, refused, whole=choice == "whole")
+        pruned, loops = as_trees(pruned, self.installed, refused, whole=choice == "whole", packs=self.dataflow.packs)
         if not as_written:
             pruned, ordered = small_first(pruned, self.installed, sharded=self.dataflow.sharded)
             loops += ordered
@@ -169,13 +169,32 @@ class Builder:
                 if arrangement.serves(keys) and arrangement.operator.scope.is_root:
                     return arrangement
         made = len(self.dataflow.numbered)
-        arrangement = self._arrange(pruned, keys, self.dataflow.root)
+        arrangement = self._renamed(pruned, keys) or self._arrange(pruned, keys, self.dataflow.root)
         self._note_piece(("view", pruned, keys), made)
         if node != pruned:  # views of this view look it up by the original node
             self.arrangements.setdefault(self.key(node), []).append(arrangement)
             self.flows[self.key(node)] = columns(arrangement.operator, node.types, arrangement.order)
         self.installed.add(node)
         return arrangement
+
+    def _renamed(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement | None:
+        """If the node has the columns of levels in another order, their own arrangement: another would store the rows
+        that levels are there to save.
+        """
+        below = node.child if isinstance(node, plan.Project) else None
+        if not isinstance(below, Frontier) or below.levels is None:
+            return None
+        assert isinstance(node, plan.Project)
+        places = [e.index for e in node.exprs if isinstance(e, ColumnRef)]
+        if sorted(places) != list(range(len(below.types))) or len(places) != len(node.exprs):
+            return None
+        self.flow(below)
+        (own,) = self.existing(below)
+        found = Arrangement(own.operator, tuple(places.index(c) for c in own.order))
+        if not found.serves(keys):
+            return None
+        self.arrangements.setdefault(self.key(node), []).append(found)
+        return found
 
     def note_narrowed(self, whole: Mapping[plan.Node, plan.Node]) -> None:
         """Record which of these nodes are arranged under what they became."""

@@ -61,9 +61,13 @@ SUPPOSED_WORDS = 512
 class Dataflow:
     """Operators, program and state of one session."""
 
-    def __init__(self, interner: Interner, merge_effort: int = 4, *, sharded: bool = False) -> None:
+    def __init__(
+        self, interner: Interner, merge_effort: int = 4, *, sharded: bool = False, packs: bool = False
+    ) -> None:
         self.interner = interner
         self.merge_effort = merge_effort
+        self.packs = packs
+        """whether operators may keep their output in another form than a trace, which nobody writes to files"""
         self.sharded = sharded
         """whether it is one of several shards: then rows are exchanged and the program has stops"""
         self.numbered: list[Operator | None] = []
@@ -171,7 +175,7 @@ class Dataflow:
         listening = [*self._new, *(point for swap in self.swaps for point in swap.points)]
         program = written(self.root, self.tail, {o for o in listening if o.outbox}, sharded=self.sharded)
         self.at, words, operators, _ = program
-        traces = [o.trace.address for o in operators if o.trace is not None]
+        traces = [o.trace.block for o in operators if o.trace is not None]
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
         forests = [o.forest for o in operators if o.forest]
@@ -323,7 +327,7 @@ class Dataflow:
         traces = np.zeros(len(self.numbered), dtype=np.int64)
         for operator in operators:
             assert operator.trace is not None
-            traces[operator.number] = operator.trace.address
+            traces[operator.number] = operator.trace.block
         return traces
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Recursion over edges as a dataflow operator that maintains trees, histories or balls (`everview.kernels.frontier`).
+"""Recursion over edges as a dataflow operator: trees, histories, balls or levels (`everview.kernels.frontier`).
 
 It reads arrangements of the edges in both directions, shared with joins and other queries, and one of its sources. Its
 output is an arrangement like that of a reduction, and its only persistent state: after opening a directory, trees and
@@ -12,12 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.dataflow.operators import Arrangement, Instruction, Operator, Trace, columns
+from everview.dataflow.packed_trace import PackedTrace
 from everview.dataflow.partitioning import HASH_BY_FIRST
+from everview.dataflow.read_leases import MustWait, is_guest
 from everview.dataflow.streams import Flow
 from everview.kernels import structures
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.frontier import histories as histories_k
 from everview.kernels.frontier import history as history_k
+from everview.kernels.frontier import level_rows as level_rows_k
+from everview.kernels.frontier import levels as levels_k
 from everview.kernels.frontier import pair_distance as meeting_k
 from everview.kernels.frontier import pairs as pairs_k
 from everview.kernels.frontier import rollback as undoing_k
@@ -186,6 +190,56 @@ class Pairs(FrontierOperator):
         dataflow.add(self)
 
 
+class Levels(FrontierOperator):
+    """How many edges each vertex is away from where each query starts. Its output columns are the node, the query, the
+    level; its trace has rows only while somebody reads them.
+    """
+
+    kind = "levels"
+    kernels = Kernels(
+        level_rows_k.keep_levels, level_rows_k.about_levels, level_rows_k.LEVELS_BYTES, level_rows_k.DROP_LEVELS
+    )
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        node: Frontier,
+        start: Arrangement,
+        edges: list[tuple[Arrangement, Arrangement]],
+        label: str,
+    ) -> None:
+        super().__init__(dataflow, dataflow.root, 3, label)
+        assert node.levels is not None
+        self.partitioning = HASH_BY_FIRST
+        self.trace = PackedTrace(dataflow, dataflow.root, 3, self._unpack)
+        self.inputs = [start.operator, *(a.operator for a in edges[0])]
+        self.spec = (node.rules, node.node, node.value, node.levels)
+        self.purse = node.purse
+        words = _context(self, self.trace, node, start, edges, levels_k.LEVELS_WORDS)
+        words[forest_k.FOREST_FORM] = forest_k.FORM_LEVELS
+        words[levels_k.LEVELS_MOST] = node.levels
+        words[history_k.HISTORY_BUDGET] = dataflow.budgets.block(node.purse, node.budget)
+        self.context = self.forest = self.block(words)
+        dataflow.add(self)
+
+    def _unpack(self) -> None:
+        """Fill the trace with rows, if it has none."""
+        if self.context and not structures.peek(self.context, levels_k.LEVELS_WHOLE):
+            if is_guest():  # the levels are being changed by the step beside it
+                raise MustWait
+            level_rows_k.unpack(self.context, self.dataflow.time)
+
+    def read_in_place(self, read: bool) -> None:
+        if read:
+            self._unpack()
+        structures.poke(self.context, levels_k.LEVELS_READ, int(read))
+
+    def settled(self) -> None:
+        super().settled()
+        if not structures.peek(self.context, forest_k.FOREST_BUILT):  # its rows were loaded
+            structures.poke(self.context, levels_k.LEVELS_WHOLE, 1)
+
+
 class Components(FrontierOperator):
     """The least label of each strong component, maintained by searches."""
 
@@ -295,7 +349,11 @@ def frontier(builder: Builder, node: Frontier) -> Flow:
         builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
         return columns(operator, node.types, order)
     start = builder.arrange(node.start, keys)
-    if node.lean:
+    if node.levels is not None:
+        operator = Levels(builder.dataflow, node, start, edges, node.describe())
+        assert node.value is not None
+        order = (node.node, *node.question, node.value)
+    elif node.lean:
         initial = None if node.initial is None else builder.arrange(node.initial, keys)
         asked = None if node.asked is None else builder.arrange(node.asked, tuple(range(len(node.asked.types))))
         operator = Histories(builder.dataflow, node, start, edges, initial, asked, node.describe())

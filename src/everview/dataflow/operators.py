@@ -61,7 +61,9 @@ class Trace:
         self._dataflow = dataflow
         keep = -1 if scope.is_root else ~EPOCH_MASK
         since = dataflow.time if scope.is_root else NO_SINCE
-        self.address = structures.make_trace(cols, diffs, keep, since, dataflow.merge_effort, int(stateless))
+        self.block = structures.make_trace(cols, diffs, keep, since, dataflow.merge_effort, int(stateless))
+        self.address = self.block
+        """the same, for those who read rows: `PackedTrace` has some only when it is asked for them"""
         self.stateless = stateless
         self._holds: Counter[int] = Counter()
         self._released = (-1, NEVER)
@@ -88,23 +90,23 @@ class Trace:
     @property
     def stored_since(self) -> int:
         """The time to which its batches may have been advanced."""
-        return int(structures.peek(self.address, trace_k.TRACE_SINCE))
+        return int(structures.peek(self.block, trace_k.TRACE_SINCE))
 
     @property
     def history(self) -> int:
         """The number of distinguishable epochs (outside loops)."""
-        return int(structures.peek(self.address, trace_k.TRACE_HISTORY))
+        return int(structures.peek(self.block, trace_k.TRACE_HISTORY))
 
     def keep_history(self, epochs: int) -> None:
         """Keep at least this many epochs distinguishable from now on."""
         if epochs > self.history:
-            structures.poke(self.address, trace_k.TRACE_HISTORY, epochs)
+            structures.poke(self.block, trace_k.TRACE_HISTORY, epochs)
 
     def pass_on(self, time: int) -> None:
         """Advance the trace to a time whose step had nothing for it."""
         if self.scope.is_root:
             before = min(time - self.history, min(self._holds, default=NEVER))
-            structures.poke(self.address, trace_k.TRACE_SINCE, max(self.stored_since, before))
+            structures.poke(self.block, trace_k.TRACE_SINCE, max(self.stored_since, before))
 
     def hold(self, time: int) -> None:
         """Keep this time readable until it is released."""
@@ -113,7 +115,7 @@ class Trace:
 
     def release(self, time: int) -> None:
         """Release a hold; the trace may have been freed already."""
-        if not self.address:
+        if not self.block:
             return
         self._released = self._dataflow.time, min(self._holds, default=NEVER)
         self._holds[time] -= 1
@@ -122,16 +124,16 @@ class Trace:
         self._set_hold()
 
     def _set_hold(self) -> None:
-        structures.poke(self.address, trace_k.TRACE_HOLD, min(self._holds, default=NEVER))
+        structures.poke(self.block, trace_k.TRACE_HOLD, min(self._holds, default=NEVER))
 
     def compact(self) -> None:
         """Merge all batches into one, between steps, consolidating indistinguishable times."""
-        structures.poke(self.address, trace_k.TRACE_SINCE, self.since)
-        structures.compact_trace(self.address)
+        structures.poke(self.block, trace_k.TRACE_SINCE, self.since)
+        structures.compact_trace(self.block)
 
     def measure(self) -> tuple[int, int, int]:
         """(batches, updates, bytes)."""
-        batches, updates, size = structures.measure_trace(self.address)
+        batches, updates, size = structures.measure_trace(self.block)
         return batches, updates, size
 
     def sample(self, column: int, count: int) -> list[int]:
@@ -158,9 +160,9 @@ class Trace:
         return [structures.peek(data, at) for at in (column * capacity + places).tolist()]
 
     def free(self) -> None:
-        address, self.address = self.address, 0
-        if address:
-            structures.drop_trace(address)
+        block, self.block, self.address = self.block, 0, 0
+        if block:
+            structures.drop_trace(block)
 
 
 class Operator:
@@ -266,6 +268,9 @@ class Operator:
 
     def traces_were_replaced(self) -> None:
         """Called after batches of traces were replaced: state in memory derived from them must be rebuilt."""
+
+    def read_in_place(self, read: bool) -> None:
+        """Called when the program is written: whether other operators read its trace in place."""
 
     def settled(self) -> None:
         """Called once it has caught up with existing data, by computation or because its state was loaded."""

@@ -119,5 +119,6 @@ def wakes(program: Program, *, sharded: bool) -> Wakes:
         if operator.batcher and not sharded:
             batchers += operator.batcher, listed(program.outside.get(operator, ()))
         if operator.trace is not None:
-            traces += operator.trace.address, listed(readers.get(operator, ()))
+            operator.read_in_place(operator in readers)
+            traces += operator.trace.block, listed(readers.get(operator, ()))
     return Wakes(lists, batchers, traces)

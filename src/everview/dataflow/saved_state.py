@@ -119,12 +119,12 @@ def since(trace: Trace) -> int | None:
 
 def set_since(trace: Trace, time: int) -> None:
     """Make times before this one indistinguishable in the trace's batches."""
-    structures.poke(trace.address, trace_k.TRACE_SINCE, max(time, trace.stored_since))
+    structures.poke(trace.block, trace_k.TRACE_SINCE, max(time, trace.stored_since))
 
 
 def restore_since(trace: Trace, time: int) -> None:
     """Make times from this one on distinguishable, although the trace was created later."""
-    structures.poke(trace.address, trace_k.TRACE_SINCE, time)
+    structures.poke(trace.block, trace_k.TRACE_SINCE, time)
 
 
 def fingerprints(dataflow: Dataflow) -> tuple[str, ...]:

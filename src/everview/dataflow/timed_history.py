@@ -56,7 +56,7 @@ class TimedHistory:
     def _move(self) -> None:
         traces, self._traces = self._traces, {}
         for trace, held in traces.items():
-            if trace.address:  # otherwise it was freed
+            if trace.block:  # otherwise it was freed
                 trace.hold(self._oldest)
                 trace.release(held)
                 self._traces[trace] = self._oldest

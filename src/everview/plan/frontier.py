@@ -54,7 +54,8 @@ class Frontier(Node):
     The fields after `columns` are for the lean form (of a `LeanLoop`), which keeps histories instead of trees: whether
     values are summed instead of taking the best; the number of rounds, if limited; the contents of round 0, if not
     `start`; which vertices are requested (node, then query), if not all; the budget. `halves`: the queries are pairs of
-    nodes (the query is where the search starts, with nothing), maintained by half searches from both ends.
+    nodes (the query is where the search starts, with nothing), maintained by half searches from both ends. `levels`:
+    the queries are searches from nodes, each edge counts one, and this is the most: only the counts are stored.
     """
 
     start: Node
@@ -72,6 +73,7 @@ class Frontier(Node):
     budget: int | None = None
     purse: str = ""
     halves: bool = False
+    levels: int | None = None
 
     @cached_property
     def types(self) -> Types:
@@ -93,6 +95,10 @@ class Frontier(Node):
         if self.halves:
             weight = "each edge" if self.rules[0].weight is None else "a weight"
             return f"the distances of the pairs asked for, by {weight}, searched from both ends{within}"
+        if self.levels is not None:
+            return (
+                f"only how many edges, at most {self.levels}, each node is away, four bits each, and makes rows of that"
+            )
         best = "total" if self.total else "largest" if self.largest else "least"
         what = "what is reached" if self.value is None else f"the {best} value"
         along = {"same": "unchanged", "worst": "no better than a weight", "share": "in shares"}

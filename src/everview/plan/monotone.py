@@ -27,6 +27,8 @@ Anything that is not recognised stays a loop: `recognised` returns the reason.
 limited, and values may be summed instead of taking the best: round by round this needs no proof. A join that looks up
 vertices, by node and query, restricts the loop's output to those (`_asking`).
 
+*Levels.* A lean search that counts up to 14 edges from each of its starts stores nothing but these counts.
+
 *Pairs.* If such a join needs only the least sum of weights from one node to another, the search is maintained as two
 halves, from both ends (`everview.kernels.frontier.pairs`), lean or not.
 """
@@ -54,6 +56,9 @@ ORDERED = frozenset({"int", "bool", "date", "timestamp", "decimal"})
 
 SELECTED = ("min", "max", "sum")
 
+MOST_LEVELS = 14
+"""The most edges that four bits can count, one code being "not reached"."""
+
 TOTAL = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "is_null", "is_not_null", "hash"})
 """Functions that never fail."""
 
@@ -72,10 +77,15 @@ class LoopDecision:
 
 
 def as_trees(
-    node: plan.Node, arranged: Container[plan.Node] = (), refused: str | None = None, *, whole: bool = False
+    node: plan.Node,
+    arranged: Container[plan.Node] = (),
+    refused: str | None = None,
+    *,
+    whole: bool = False,
+    packs: bool = False,
 ) -> tuple[plan.Node, list[LoopDecision]]:
     """The same rows with monotone loops maintained as trees, and the decision for each loop. `refused`: why none should
-    be; `whole`: no half searches for pairs.
+    be; `whole`: no half searches for pairs; `packs`: operators need not keep their output as rows.
 
     >>> from everview.types import INT
     >>> edge, start = plan.Table(0, (INT, INT)), plan.Table(1, (INT,))
@@ -85,15 +95,16 @@ def as_trees(
     >>> type(found).__name__, str(why[0])
     ('Frontier', 'loop: trees, because it keeps what is reached along 1 kind(s) of edges, unchanged')
     """
-    rewriting = _Rewriting(arranged, refused, whole)
+    rewriting = _Rewriting(arranged, refused, whole, packs)
     return rewriting.node(node), rewriting.decisions
 
 
 class _Rewriting:
-    def __init__(self, arranged: Container[plan.Node], refused: str | None, whole: bool) -> None:
+    def __init__(self, arranged: Container[plan.Node], refused: str | None, whole: bool, packs: bool) -> None:
         self.arranged = arranged
         self.refused = refused
         self.whole = whole
+        self.packs = packs
         self.done: dict[int, plan.Node] = {}
         self.kept: list[plan.Node] = []  # so that the ids in `done` stay theirs
         self.decisions: list[LoopDecision] = []
@@ -121,7 +132,9 @@ class _Rewriting:
             except NotMonotone as reason:
                 self._decide(LoopDecision("rounds", str(reason)))
             else:
-                self._decide(LoopDecision("histories" if found.lean else "trees", f"it keeps {found.describe()}"))
+                found = replace(found, levels=_levels(found)) if self.packs else found
+                form = "trees" if not found.lean else "histories" if found.levels is None else "levels"
+                self._decide(LoopDecision(form, f"it keeps {found.describe()}"))
                 return over_inputs(found, self.node)
         return over_inputs(node, self.node)
 
@@ -224,6 +237,30 @@ def _asking(join: plan.Join, whole: bool, arranged: Container[plan.Node]) -> tup
             made = plan.Project(made, project.exprs)
         return replace(join, left=made) if mine is join.left else replace(join, right=made), found
     return None
+
+
+def _levels(found: Frontier) -> int | None:
+    """The most edges that a lean search follows, if its queries count edges from where they start, and four bits can
+    count them.
+    """
+    plain = found.lean and found.value is not None and not found.largest and not found.total and found.rounds is None
+    if not plain or found.budget is not None or len(found.question) != 1 or len(found.rules) != 1:
+        return None
+    (rule,) = found.rules
+    counts = rule.along == "add" and rule.weight is None and rule.constant == 1
+    bounds = [b for b in (None if rule.most_in is None else rule.most_in + 1, rule.most_out) if b is not None]
+    if not counts or not bounds or not 0 <= min(bounds) <= MOST_LEVELS or not _starts_with_nothing(found):
+        return None
+    return min(bounds)
+
+
+def _starts_with_nothing(found: Frontier) -> bool:
+    """Whether the value of every start is 0."""
+    start = found.start
+    while isinstance(start, plan.Threshold) and start.kind == "distinct":
+        start = start.child
+    value = start.exprs[found.value] if isinstance(start, plan.Project) and found.value is not None else None
+    return isinstance(value, Literal) and value.value == 0 and value.type.kind == "int"
 
 
 def _of_pairs(found: Frontier) -> bool:

@@ -101,12 +101,12 @@ class Captures:
         trace = arrangement.trace
         if trace not in self.watched:
             block = arrangement.operator.block([0])
-            structures.poke(trace.address, TRACE_CAPTURE, block)
+            structures.poke(trace.block, TRACE_CAPTURE, block)
             self.watched[trace] = block
 
     def forget_freed(self) -> None:
         """Forget dropped operators, whose blocks were freed with them."""
-        self.watched = {trace: block for trace, block in self.watched.items() if trace.address}
+        self.watched = {trace: block for trace, block in self.watched.items() if trace.block}
 
     def take(self) -> dict[Trace, Captured]:
         """Return and remove the changes since the last call."""

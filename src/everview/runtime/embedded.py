@@ -80,11 +80,13 @@ class EmbeddedRuntime:
         threads: int | None = 1,
         memory: int | None = None,
         folder: Path | None = None,
+        packs: bool = False,
     ) -> None:
         self.interner = interner or Interner()
         self.offsets: dict[str, str] = {}
         self._merge_effort = merge_effort
         self._threads = threads
+        self._packs = packs
         self.spill = None if memory is None else SpillFiles(memory, folder)
         """moves state beyond the memory limit into files"""
         self.sound = memory is None
@@ -97,7 +99,7 @@ class EmbeddedRuntime:
         self._begin()
 
     def _begin(self) -> None:
-        dataflow = Dataflow(self.interner, self._merge_effort)
+        dataflow = Dataflow(self.interner, self._merge_effort, packs=self._packs)
         if self._threads is not None and self._threads > 1:
             dataflow.share_work(self._threads)
         self.dataflow, self.builder, self.captures = dataflow, Builder(dataflow), Captures()

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everview.dataflow.dataflow import Dataflow
-from everview.dataflow.frontier import Histories, Pairs
+from everview.dataflow.frontier import Histories, Levels, Pairs
 from everview.errors import PlanError
 from everview.kernels.frontier import budget as budget_k
 from everview.kernels.frontier import histories as histories_k
+from everview.kernels.frontier import level_rows as level_rows_k
 from everview.kernels.frontier import pairs as pairs_k
 from everview.session.core import Core
 
@@ -54,4 +55,6 @@ def _state_of(dataflow: Dataflow, purse: str) -> Budget:
     questions = sum(o.about(histories_k.HISTORIES_QUESTIONS) for o in lean)
     pairs = [o for o in dataflow.operators() if isinstance(o, Pairs) and o.purse == purse]
     questions += sum(o.about(pairs_k.PAIRS_COUNT) for o in pairs)
+    levels = [o for o in dataflow.operators() if isinstance(o, Levels) and o.purse == purse]
+    questions += sum(o.about(level_rows_k.LEVELS_QUESTIONS) for o in levels)
     return Budget(known.limit(purse), known.used(purse), chance / budget_k.ALL, questions)

@@ -23,7 +23,7 @@ def embedded(
     """A session in memory."""
     check_count("merge_effort", merge_effort, 1)
     check_threads(threads)
-    runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads, memory=memory)
+    runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads, memory=memory, packs=memory is None)
     return Session(Core(runtime, history=history))
 
 

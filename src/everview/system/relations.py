@@ -62,7 +62,7 @@ def _merges(core: Core) -> Rows:
         return
     for operator in _stateful(core):
         assert operator.trace is not None
-        trace = operator.trace.address
+        trace = operator.trace.block
         merges = structures.peek(trace, TRACE_MERGES)
         for i in range(structures.peek(trace, TRACE_COUNT) - 1):
             if merge := structures.peek(merges, i):

@@ -100,15 +100,16 @@ question, node and value; START_VALUE: whether they have one. OUT_MAP: which wor
 is. KEY and NODE: blocks with the key that is sought. PHASE, EPOCH, CURSOR, FUEL: where the work is (see `trees`).
 BUILT: the forest is grown; LOUD: it was in the step under way, with everything said. SERIAL: the number of the epoch,
 never used again; 0 while growing. WILD: edges with weights that trees cannot have (see `repair`). FORM: FORM_TREES or
-FORM_HISTORIES or FORM_PAIRS, whose contexts begin with the same words and go on with their own (see `history`,
-`pairs`); INITIAL and ASKED: traces that only those have. BALLS: the registry of balls, if its trees are such (`balls`).
+FORM_HISTORIES, FORM_PAIRS or FORM_LEVELS, whose contexts begin with the same words and go on with their own (see
+`history`, `pairs`, `levels`); INITIAL and ASKED: traces that only those have. BALLS: the registry of balls, if its
+trees are such (`balls`).
 TABLE, HEADS, DIRECT and LOW: see `vertex_lookup`; SWEPT: see `ball_garbage`. FREE: an entry that nobody has (plus one),
 the others follow by VERTEX_NEXT, and how many there are. STATE: which column of the question is a state that rules
 change, plus one; 0: none. LOAD: a block for growing at once (see `bulk_load`); REGROWN: whether an epoch of the step
 started anew (see `trees`). The rest are growing blocks with their sizes in word 0, and how many rows they have.
 """
 
-FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_OTHER = range(4)
+FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_LEVELS, FORM_OTHER = range(5)
 """FORM_OTHER: memory of another kind that changes in place; `rollback` calls its own kernels."""
 
 (

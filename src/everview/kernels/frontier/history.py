@@ -413,6 +413,16 @@ def index_questions(ctx, size):
     return 0
 
 
+@inner
+def find_again(ctx):
+    """Records have moved: fill the table by which questions are found again, without memory."""
+    found = ld(ctx, HISTORY_FIND)
+    for i in range(ld(ctx, HISTORY_FIND_SIZE)):
+        st(found, i, 0)
+    for number in range(ld(ctx, HISTORY_RECORDS_N)):
+        _index(ctx, found, ld(ctx, HISTORY_FIND_SIZE), number)
+
+
 @shared
 def new_question(ctx):
     """The number of the question whose columns are in FOREST_KEY, which gets a record if it has none."""
@@ -461,11 +471,7 @@ def tidy(ctx):
                     st(records, to + w, ld(records, at + w))
             kept += 1
     st(ctx, HISTORY_RECORDS_N, kept)
-    found = ld(ctx, HISTORY_FIND)
-    for i in range(ld(ctx, HISTORY_FIND_SIZE)):
-        st(found, i, 0)
-    for number in range(kept):
-        _index(ctx, found, ld(ctx, HISTORY_FIND_SIZE), number)
+    find_again(ctx)
     return 0
 
 

@@ -15,6 +15,7 @@ from everview.kernels.frontier.forest import (
     FOREST_LOUD,
     FOREST_WORDS,
     FORM_HISTORIES,
+    FORM_LEVELS,
     FORM_OTHER,
     FORM_PAIRS,
     forget,
@@ -42,6 +43,7 @@ from everview.kernels.frontier.history import (
     take_out,
     unbuild,
 )
+from everview.kernels.frontier.levels import forget_levels, undo_levels
 from everview.kernels.frontier.pairs import forget_pairs, keep_pairs_blocks, undo_pairs
 from everview.kernels.memory import call_pointer, keep, ld, st
 
@@ -106,6 +108,8 @@ def undo_all(contexts, n):
             call_pointer(ld(ctx, OTHER_UNDO), ctx)
         elif form == FORM_PAIRS:
             undo_pairs(ctx)
+        elif form == FORM_LEVELS:
+            undo_levels(ctx)
         else:
             undo(ctx)
 
@@ -122,6 +126,8 @@ def forget_all(contexts, n):
             call_pointer(ld(ctx, OTHER_FORGET), ctx)
         elif form == FORM_PAIRS:
             forget_pairs(ctx)
+        elif form == FORM_LEVELS:
+            forget_levels(ctx)
         else:
             forget(ctx)
 

@@ -418,6 +418,14 @@ def clear_trace(trace):
     return 0
 
 
+@inner
+def fill_trace(trace, batch):
+    """Put a batch (0: none) into an empty trace, as if it had always been there."""
+    if batch != 0:
+        _append(trace, batch)
+        st(trace, TRACE_OLD, ld(trace, TRACE_COUNT))
+
+
 @shared
 def compact(trace):
     """Merge everything into at most one batch, with all times advanced."""
