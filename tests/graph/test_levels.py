@@ -14,6 +14,7 @@ import everview as ev
 from everview import col, lit
 from everview.graph import Graph
 from everview.kernels import structures
+from everview.kernels.frontier import history as history_k
 from everview.kernels.frontier import levels as k
 from tests.graph.test_trees import INTS, STRINGS, drawn, schemas
 from tests.graph.twins import Tables, Twins, apply, kept_as, random_step, without_memory
@@ -186,7 +187,7 @@ def test_queries_come_and_go_and_leave_nothing() -> None:
             edge.insert([(n, (n * 7) % 60)])
             assert set(near.rows()) == brute(edge, source, 3)
     edge.insert([(1, 5)])
-    assert structures.peek(operator.context, k.HISTORY_RECORDS_N) == 15
+    assert structures.peek(operator.context, history_k.HISTORY_RECORDS_N) == 15
     assert set(near.rows()) == brute(edge, source, 3) and len({s for s, _, _ in near.rows()}) == 15
     assert structures.peek(operator.context, k.LEVELS_WIDTH) <= 6
 
@@ -202,7 +203,7 @@ def test_failing_allocations_change_nothing() -> None:
             apply(tables, change)
 
     more = [(n, n + 1) for n in range(100, 160)] + [(0, 100)]
-    change = {"edge": Counter(more), "source": Counter([(n,) for n in range(100, 140)])}
+    change: dict[str, Counter[Any]] = {"edge": Counter(more), "source": Counter([(n,) for n in range(100, 140)])}
     without_memory(do, change, every=3)
     assert sorted(near.rows()) == expected == sorted(brute(edge, source, 3))
 

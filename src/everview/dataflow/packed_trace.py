@@ -25,7 +25,7 @@ class PackedTrace(Trace):
         super().__init__(dataflow, scope, cols)
 
     @property
-    def address(self) -> int:  # type: ignore[override]
+    def address(self) -> int:
         """The block, with all rows in it; 0 if it was freed."""
         if self.block:
             self._unpack()
