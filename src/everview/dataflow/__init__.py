@@ -5,6 +5,7 @@ In reading order:
     scopes        the root scope and loops, and their times
     streams       rows in transit, with linear operators fused into them
     operators, extend    operators that hold rows, and those that read them
+    packed_trace  rows that exist only while somebody reads them
     dataflow      all operators of a session, and how a step runs
     program, traversal, callbacks    the executor's program; dependencies; callbacks into Python
     step_errors, kernel_errors    why a step failed, as errors

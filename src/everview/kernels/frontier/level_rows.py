@@ -3,7 +3,7 @@
     IDLE      nothing to do; a step begins
     GROWING   all queries from their sources: a newcomer says all of it (LOUD), else nothing is said
     OPENING   an epoch begins: its changes are listed
-    RUNNING   query by query, those that a change concerns: STAGE_BEGIN, STAGE_TRIM, STAGE_SPREAD (`level_repair`)
+    RUNNING   query by query, those that a change concerns: REPAIR_BEGIN, REPAIR_TRIM, REPAIR_SPREAD (`level_repair`)
 
 Its differences go to readers like any operator's, and are added to its trace. When the step commits, the trace is
 emptied (`forget_levels`), for levels say the same in much less memory. Who reads the trace calls `unpack` first: it
@@ -76,8 +76,8 @@ from everview.kernels.trace.trace import (
     trace_rows,
 )
 
-PHASE_IDLE, PHASE_GROWING, PHASE_OPENING, PHASE_RUNNING = range(4)
-STAGE_BEGIN, STAGE_TRIM, STAGE_SPREAD = range(3)
+KEEP_IDLE, KEEP_GROWING, KEEP_OPENING, KEEP_RUNNING = range(4)
+REPAIR_BEGIN, REPAIR_TRIM, REPAIR_SPREAD = range(3)
 
 COLUMNS = 3
 """Of the output: node, query, level."""
@@ -139,20 +139,20 @@ def _list_queries(ctx):
 def _grow(ctx, time, loud):
     """Grow the next query as of a time; whether all are grown."""
     number = ld(ctx, HISTORY_QUESTION)
-    if ld(ctx, HISTORY_STAGE) == STAGE_BEGIN:
+    if ld(ctx, HISTORY_STAGE) == REPAIR_BEGIN:
         if number == ld(ctx, HISTORY_RECORDS_N):
             st(ctx, FOREST_BUILT, 1)
             return True
         next_serial(ctx)
         plant(ctx, number, time)
-        st(ctx, HISTORY_STAGE, STAGE_SPREAD)
+        st(ctx, HISTORY_STAGE, REPAIR_SPREAD)
     elif spread(ctx, number, time) != 0:
         if loud:
             _say_changes(ctx, time)
         st(ctx, FOREST_LOG_N, 0)  # the way back from here is to grow all of it again
         st(ctx, FOREST_LOG_FROM, 0)
         st(ctx, HISTORY_QUESTION, number + 1)
-        st(ctx, HISTORY_STAGE, STAGE_BEGIN)
+        st(ctx, HISTORY_STAGE, REPAIR_BEGIN)
     return False
 
 
@@ -164,7 +164,7 @@ def _grown(ctx, epoch, loud):
         st(ctx, FOREST_EPOCH, epoch + 1)
     else:
         st(ctx, FOREST_REGROWN, 0)
-    st(ctx, FOREST_PHASE, PHASE_OPENING)
+    st(ctx, FOREST_PHASE, KEEP_OPENING)
 
 
 # the operator
@@ -193,14 +193,14 @@ def _begin(ctx):
         st(ctx, FOREST_LOUD, 1 if fresh else 0)
         st(ctx, HISTORY_NEW, 1 if fresh else 0)
         st(ctx, FOREST_REGROWN, 0 if fresh else 1)
-        st(ctx, FOREST_PHASE, PHASE_GROWING)
+        st(ctx, FOREST_PHASE, KEEP_GROWING)
     else:
         if ld(ctx, HISTORY_UNTIDY) != 0:
             tidy_levels(ctx, base)
-        st(ctx, FOREST_PHASE, PHASE_OPENING)
+        st(ctx, FOREST_PHASE, KEEP_OPENING)
     st(ctx, FOREST_EPOCH, 1)
     st(ctx, HISTORY_QUESTION, 0)
-    st(ctx, HISTORY_STAGE, STAGE_BEGIN)
+    st(ctx, HISTORY_STAGE, REPAIR_BEGIN)
     gather(ctx)
     return 1
 
@@ -210,25 +210,25 @@ def _run(ctx, epoch, time):
     """Do the next part of an epoch's work."""
     number = ld(ctx, HISTORY_QUESTION)
     stage = ld(ctx, HISTORY_STAGE)
-    if stage == STAGE_BEGIN:
+    if stage == REPAIR_BEGIN:
         number = next_concerned(ctx, number)
         if number == ld(ctx, HISTORY_RECORDS_N):
             st(ctx, FOREST_EPOCH, epoch + 1)
-            st(ctx, FOREST_PHASE, PHASE_OPENING)
+            st(ctx, FOREST_PHASE, KEEP_OPENING)
             return
         st(ctx, HISTORY_QUESTION, number)
         next_serial(ctx)
         cut(ctx, number)
-        st(ctx, HISTORY_STAGE, STAGE_TRIM)
-    elif stage == STAGE_TRIM:
+        st(ctx, HISTORY_STAGE, REPAIR_TRIM)
+    elif stage == REPAIR_TRIM:
         if trim(ctx, number, time) != 0:
             regrow(ctx, number, time)
             offer(ctx, number)
-            st(ctx, HISTORY_STAGE, STAGE_SPREAD)
+            st(ctx, HISTORY_STAGE, REPAIR_SPREAD)
     elif spread(ctx, number, time) != 0:
         _say_changes(ctx, time)
         st(ctx, HISTORY_QUESTION, number + 1)
-        st(ctx, HISTORY_STAGE, STAGE_BEGIN)
+        st(ctx, HISTORY_STAGE, REPAIR_BEGIN)
 
 
 @inner
@@ -236,19 +236,19 @@ def _advance(ctx, base, epochs):
     """Do the next part of the work; whether there is more of it."""
     phase = ld(ctx, FOREST_PHASE)
     epoch = ld(ctx, FOREST_EPOCH)
-    if phase == PHASE_GROWING:
+    if phase == KEEP_GROWING:
         loud = ld(ctx, FOREST_LOUD) != 0
         if _grow(ctx, base + epoch if loud else base, loud):
             _grown(ctx, epoch, loud)
-    elif phase == PHASE_OPENING:
+    elif phase == KEEP_OPENING:
         if epoch > epochs:
             keep_levels_within(ctx)
             publish(ctx)
             return False
         list_changes(ctx, epoch)
         st(ctx, HISTORY_QUESTION, 0)
-        st(ctx, HISTORY_STAGE, STAGE_BEGIN)
-        st(ctx, FOREST_PHASE, PHASE_RUNNING)
+        st(ctx, HISTORY_STAGE, REPAIR_BEGIN)
+        st(ctx, FOREST_PHASE, KEEP_RUNNING)
     else:
         _run(ctx, epoch, base + epoch)
     return True
@@ -257,7 +257,7 @@ def _advance(ctx, base, epochs):
 @operator
 def keep_levels(ctx):
     """Compiled operator; see the module."""
-    if ld(ctx, FOREST_PHASE) == PHASE_IDLE and _begin(ctx) == 0:
+    if ld(ctx, FOREST_PHASE) == KEEP_IDLE and _begin(ctx) == 0:
         return 0
     base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
     epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
