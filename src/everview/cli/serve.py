@@ -73,6 +73,7 @@ def serve(
     """Serve tables and views to others, until Ctrl-C or SIGTERM."""
     import asyncio
 
+    from everview.server.direct_selector import new_loop
     from everview.server.server_process import serve as run
 
     given = {
@@ -89,7 +90,8 @@ def serve(
         logs.configure(options["log_format"])
     with _session(options) as session:
         _record(session, options.get("log"))
-        asyncio.run(run(session, settings, _show))
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(run(session, settings, _show))
 
 
 def _show(line: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from everview.server.direct_selector import new_loop
 from everview.server.server_process import Server
 from everview.server.settings import Settings, random_token
 
@@ -41,7 +42,7 @@ class Beside:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name="everview server")
         self._ready = threading.Event()
         self._failed: BaseException | None = None

@@ -20,5 +20,5 @@ Read in this order:
     catalog                           pg_catalog and information_schema
     connection                        the protocol loop
     listener                          the port
-    transactional_ddl, shared_reader  definitions inside a transaction; reading from many connections
+    transactional_ddl                 definitions inside a transaction
 """

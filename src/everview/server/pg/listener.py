@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everview.errors import EverviewError, InputError
+from everview.server.direct_selector import selector_of
 from everview.server.identity import Identity
 from everview.server.pg import messages
 from everview.server.pg.catalog import Catalog
@@ -24,7 +25,6 @@ from everview.server.pg.client import Client
 from everview.server.pg.connection import Connection
 from everview.server.pg.error_responses import fields_of
 from everview.server.pg.settings import Settings as ClientSettings
-from everview.server.pg.shared_reader import Pump
 from everview.server.pg.sqlstates import PgError
 from everview.server.pg.startup import PATIENCE, Login, begin
 from everview.server.pg.wire import BASIN, Gone, Wire
@@ -60,12 +60,10 @@ class PgListener:
         self._sockets: list[socket.socket] = []
         self._wires: set[Wire] = set()
         self._basin = bytearray(BASIN)
-        self._pump: Pump | None = None
 
     async def start(self) -> Sequence[str]:
         """Listen; gives lines that say how to connect."""
         loop = asyncio.get_running_loop()
-        self._pump = Pump.of(self._basin)
         host, port = self.settings.host, self.settings.pg or 0
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(found):
@@ -96,8 +94,6 @@ class PgListener:
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
-        if self._pump is not None:
-            self._pump.close()
 
     def _task(self, work: object) -> None:
         task = asyncio.ensure_future(work)  # type: ignore[call-overload]
@@ -169,8 +165,8 @@ class PgListener:
             wire.put(messages.backend_key(number, begun.key))
             wire.put(messages.ready(b"I"))
             await wire.drained()
-            if self._pump is not None:
-                wire.read_by(self._pump, accepted)
+            if (selector := selector_of(asyncio.get_running_loop())) is not None:
+                wire.read_directly(selector, accepted)
             with self.engine.visitors.listed(client.visitor()):
                 await Connection(client).serve()
         except EverviewError as error:

@@ -2,28 +2,34 @@
 
 A `Wire` is asyncio's protocol object. Complete messages are taken from its buffer without waiting, so a client that
 sends five messages at once is answered after one wake-up; look-ups are answered without one
-(`everview.server.pg.pipelined_lookups`). Unencrypted connections are read together, by a pump
-(`everview.server.pg.shared_reader`), once their clients have logged in. Reading pauses when much is buffered; `drained`
-waits when much is to be written. `gone` is set on disconnection, so that an idle stream notices it too.
+(`everview.server.pg.pipelined_lookups`), on unencrypted connections in the loop's selector
+(`everview.server.direct_selector`). Reading pauses when much is buffered; `drained` waits when much is to be written.
+`gone` is set on disconnection, so that an idle stream notices it too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 import struct
 from collections.abc import Callable
 
+from everview.server.direct_selector import ANSWERED, PASSED_ON, SCHEDULED, DirectSelector
 from everview.server.pg import messages
 from everview.server.pg.messages import LONGEST, LONGEST_EARLY, violation
-from everview.server.pg.shared_reader import Pump
 
 HIGH_WATER = 1 << 20
 """Maximum number of buffered bytes before reading pauses, and before `drained` waits."""
 
 BASIN = 1 << 18
 """Bytes read at a time."""
+
+REQUEST = 1 << 13
+"""Bytes of a request that is read by the selector; more is read afterwards."""
+
+LOG = logging.getLogger("everview.server.pg")
 
 _LENGTH = struct.Struct(">I")
 
@@ -47,8 +53,8 @@ class Wire(asyncio.BufferedProtocol):
         self._at = 0
         self._waiter: asyncio.Future[None] | None = None
         self._paused = False
-        self._pumped: tuple[Pump, socket.socket] | None = None
-        """what reads it instead of its transport"""
+        self._direct: tuple[DirectSelector, socket.socket] | None = None
+        """what reads requests before its transport does"""
         self._room = asyncio.Event()
         self._room.set()
         self._out: list[bytes] = []
@@ -68,21 +74,22 @@ class Wire(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.data_received(bytes(self._basin[:nbytes]))
 
-    def data_received(self, data: bytes) -> None:
-        """Take what has come."""
+    def data_received(self, data: bytes) -> bool:
+        """Take what has come; whether all of it was answered at once."""
         if self.at_once is not None and not self._buffer and not self._out and self._room.is_set():
             found = self.at_once(data, 0)
             if found is not None and self.transport is not None and not self.transport.is_closing():
                 self.transport.write(found[1])
                 if found[0] == len(data):
-                    return
+                    return True
                 data = data[found[0] :]
         self._buffer += data
         if self.at_once is not None and self._answered():
-            return
+            return True
         if len(self._buffer) - self._at > max(HIGH_WATER, self._wanted()) and not self._paused:
             self._pause()
         self._wake()
+        return False
 
     def _answered(self) -> bool:
         """Whether what is there was answered at once, and nothing is left."""
@@ -103,10 +110,10 @@ class Wire(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: BaseException | None) -> None:
-        if self._pumped is not None:
-            pump, connection = self._pumped
-            pump.forget(connection)
-            self._pumped = None
+        if self._direct is not None:
+            selector, connection = self._direct
+            selector.forget(connection.fileno())
+            self._direct = None
         self.gone.set()
         self._room.set()
         self._wake()
@@ -123,27 +130,38 @@ class Wire(asyncio.BufferedProtocol):
 
     # reading
 
-    def read_by(self, pump: Pump, connection: socket.socket) -> None:
-        """Be read by a pump from now on, if it is a connection in the clear."""
+    def read_directly(self, selector: DirectSelector, connection: socket.socket) -> None:
+        """Let the selector read requests, if they are not encrypted and the connection is still open."""
         assert self.transport is not None
-        if self.transport.get_extra_info("ssl_object") is None and not self._paused:
-            self._pumped = pump, connection
-            pump.take(connection, self)
+        if self.transport.get_extra_info("ssl_object") is None and connection.fileno() >= 0:
+            self._direct = selector, connection
+            selector.answer_by(connection.fileno(), self._read)
+
+    def _read(self) -> int:
+        """Read a request and answer it, while the conversation waits for one; everything else is the transport's."""
+        if self.at_once is None or self._buffer or self._direct is None or self.transport is None:
+            return PASSED_ON
+        try:
+            data = self._direct[1].recv(REQUEST)
+        except OSError:
+            return PASSED_ON
+        if not data:
+            return PASSED_ON
+        try:
+            return ANSWERED if self.data_received(data) else SCHEDULED
+        except Exception:
+            LOG.exception("a connection ended in a way that it must not")
+            self.transport.abort()
+            return SCHEDULED
 
     def _pause(self) -> None:
         self._paused = True
-        if self._pumped is not None:
-            pump, connection = self._pumped
-            pump.forget(connection)
-        elif self.transport is not None:
+        if self.transport is not None:
             self.transport.pause_reading()
 
     def _resume(self) -> None:
         self._paused = False
-        if self._pumped is not None:
-            pump, connection = self._pumped
-            pump.take(connection, self)
-        elif self.transport is not None:
+        if self.transport is not None:
             self.transport.resume_reading()
 
     def _wanted(self) -> int:
