@@ -5,6 +5,8 @@
     rows_out                the same rows read by psycopg in binary form, rows per second
     inserts                 single prepared INSERTs, each a transaction, per second
     arrow_out               the same rows as Arrow over HTTP; its ratio is to PostgreSQL's `rows_out`
+    rows_after_delete, arrow_after_delete   both again, of a table whose rows were deleted and copied again: their
+                            history is still there (1,000 transactions), as PostgreSQL's dead rows are
     kb_per_connection       what the server holds for each of 200 idle connections
 
 Clients are processes of their own; both servers are asked over TCP, PostgreSQL with fsync=off, because Everview's
@@ -39,9 +41,10 @@ import pyarrow as pa
 
 ROUNDS = 3
 KEYS = 100_000
+WIDE = "CREATE TABLE wide (a bigint, b text, c double precision)"
 TABLES = (
     "CREATE TABLE kv (k bigint PRIMARY KEY, v text)",
-    "CREATE TABLE wide (a bigint, b text, c double precision)",
+    WIDE,
     "CREATE TABLE single (a bigint PRIMARY KEY, b text)",
 )
 
@@ -58,7 +61,7 @@ def run(options: Any) -> dict[str, Any]:
     if "postgresql" in found:
         for kind, form in (("", "ratio"), ("_cpu_us", "cpu_ratio")):
             ours, theirs = found[f"everview{kind}"], dict(found[f"postgresql{kind}"])
-            theirs["arrow_out"] = theirs["rows_out"]
+            theirs["arrow_out"], theirs["arrow_after_delete"] = theirs["rows_out"], theirs["rows_after_delete"]
             pairs = {k: (theirs[k], v) if kind else (v, theirs[k]) for k, v in ours.items()}
             found[form] = {k: round(a / b, 3) for k, (a, b) in pairs.items() if b}  # a quick run may take no tick
     return found
@@ -85,6 +88,9 @@ def _measured(dsn: str, web: str, process: int, quick: bool) -> tuple[dict[str, 
         ("rows_out", lambda _: _read(dsn)),
         ("inserts", lambda number: _inserted(dsn, seconds, number)),
         *([("arrow_out", lambda _: _read_arrow(web))] if web else []),
+        ("copy_again", lambda _: _copied(dsn, rows, again=True)),
+        ("rows_after_delete", lambda _: _read(dsn)),
+        *([("arrow_after_delete", lambda _: _read_arrow(web))] if web else []),
     ]
     best: dict[str, float] = {}
     least: dict[str, float] = {}
@@ -134,10 +140,15 @@ def _looked_up(dsn: str, seconds: float, keys: int, seed: int) -> Done:
         return count, passed
 
 
-def _copied(dsn: str, rows: int) -> Done:
+def _copied(dsn: str, rows: int, again: bool = False) -> Done:
+    """Into a new table, or into one that had the same rows before."""
     data = "".join(f"{i}\ttext {i % 1000}\t{i / 8}\n" for i in range(rows))
     with psycopg.connect(dsn, autocommit=True) as db:
-        db.execute("DELETE FROM wide")
+        if again:
+            db.execute("DELETE FROM wide")
+        else:
+            db.execute("DROP TABLE wide")
+            db.execute(WIDE)
         start = time.perf_counter()
         with db.cursor().copy("COPY wide FROM STDIN") as copy:
             for at in range(0, len(data), 1 << 20):

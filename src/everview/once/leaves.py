@@ -108,11 +108,24 @@ def _merged(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int]
     count = int(consolidation.merged(found.reshape(-1), len(listed), len(order), time, heads, places, totals))
     places, totals = places[:count], totals[:count]
     check_weights(totals)
-    columns = {}
-    for column in wanted:
-        parts = [batch.column(order.index(column)) for batch in listed]
-        columns[column] = Column(parts[0] if len(parts) == 1 else np.concatenate(parts), places)
-    return Rows(count, columns, None if bool((totals == 1).all()) else totals)
+    return Rows(count, _fetched(listed, order, wanted, places), None if bool((totals == 1).all()) else totals)
+
+
+def _fetched(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int], places: Words) -> dict[int, Column]:
+    """Columns of some rows of several batches, numbered one batch after the other. Only those rows are copied: batches
+    may hold many more, of the past.
+    """
+    if len(listed) == 1:
+        return {c: Column(listed[0].column(order.index(c)), places) for c in wanted}
+    found = {c: np.empty(len(places), dtype=np.int64) for c in wanted}
+    first = 0
+    for batch in listed:
+        here = np.flatnonzero((places >= first) & (places < first + batch.rows))
+        rows = places[here] - first
+        for c, words in found.items():
+            words[here] = batch.column(order.index(c))[rows]
+        first += batch.rows
+    return {c: Column(words) for c, words in found.items()}
 
 
 def _part(batch: Batch, order: tuple[int, ...], wanted: Collection[int], time: int) -> Rows:
