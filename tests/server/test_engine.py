@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -184,8 +185,8 @@ class Replica:
         self.time = commit.time
         return commit
 
-    async def until(self, time: int) -> None:
-        while self.time < time:
+    async def until(self, at: int) -> None:
+        while self.time < at:
             await self.hear()
 
     def of(self, number: int) -> dict[tuple[Any, ...], int]:
@@ -337,5 +338,164 @@ def test_readers_beside_writers_never_see_or_cause_half_a_step() -> None:
 
         await asyncio.gather(write(), look(), look(), hear())
         assert replica.of(1) == await engine.run(lambda db: db["total"].counts())
+
+    with_engine(body)
+
+
+# short work
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may be busy: what is short here takes longer there."""
+    monkeypatch.setattr("everview.server.short_work.SHORT", 10.0)
+    monkeypatch.setattr("everview.server.engine.AT_MOST", 1.0)
+
+
+def _add(x: int) -> Callable[[ev.Session], int]:
+    """A change of one row, which tells its thread."""
+
+    def work(db: ev.Session) -> int:
+        db["t"].insert([(x,)])
+        return threading.get_ident()
+
+    return work
+
+
+@pytest.mark.usefixtures("patient")
+def test_short_work_that_is_repeated_is_done_on_the_loop() -> None:
+    async def body(engine: Engine) -> None:
+        here = threading.get_ident()
+        await engine.run(lambda db: db.table("t", {"x": int}))
+        seen = [await engine.run(_add(i), kind="add") for i in range(200)]
+        assert seen[0] != here, "nothing is known of it at first"
+        assert seen.count(here) > 100
+        assert all([await engine.run(_add(i)) != here for i in range(200, 210)]), "this is not said to be repeated"
+        rows = await engine.run(lambda db: db["t"].changes(since=0))
+        assert [(row[0], time) for row, time, _ in rows] == [(i, i + 1) for i in range(210)]
+        assert engine.jobs == 212
+
+    with_engine(body)
+
+
+@pytest.mark.usefixtures("patient")
+def test_short_work_waits_its_turn_behind_other_work() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}))
+        for i in range(10):
+            await engine.run(_add(i), kind="add")
+        began, held = threading.Event(), threading.Event()
+        long = asyncio.create_task(engine.run(blocking(began, held)))
+        await asyncio.to_thread(began.wait)
+        short = asyncio.create_task(engine.run(_add(10), kind="add"))
+        await asyncio.sleep(0.05)
+        assert not short.done()
+        held.set()
+        await long
+        assert await short != threading.get_ident()
+
+    with_engine(body)
+
+
+@pytest.mark.usefixtures("patient")
+def test_short_work_does_not_wait_for_another_threads_transaction() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}))
+        for i in range(10):
+            await engine.run(_add(i), kind="add")
+        opened, held = threading.Event(), threading.Event()
+
+        def other() -> None:
+            with engine.session.transaction():
+                opened.set()
+                held.wait(LONG)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        await asyncio.to_thread(opened.wait)
+        waiting = asyncio.create_task(engine.run(_add(10), kind="add"))
+        await asyncio.sleep(0.05)  # the loop goes on
+        assert not waiting.done()
+        held.set()
+        await waiting
+        thread.join()
+
+    with_engine(body)
+
+
+def test_work_that_is_long_this_time_is_undone_and_done_by_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for it but its caller, and it is done once."""
+    monkeypatch.setattr("everview.server.short_work.SHORT", 0.02)
+    monkeypatch.setattr("everview.server.engine.AT_MOST", 0.01)
+
+    async def body(engine: Engine) -> None:
+        def tables(db: ev.Session) -> None:
+            db.sql("CREATE TABLE t (x int); CREATE TABLE big (x int)")
+            db["big"].insert({"x": range(3_000)})
+            db.sql("CREATE VIEW v AS SELECT count(*) AS n FROM t, big AS a, big AS b WHERE t.x = 1 AND a.x < b.x")
+
+        await engine.run(tables)
+        seen = [await engine.run(_add(0), kind="add") for _ in range(50)]
+        assert threading.get_ident() in seen
+        longest, ended = 0.0, asyncio.Event()
+
+        async def beat() -> None:
+            nonlocal longest
+            while not ended.is_set():
+                before = time.thread_time()  # of the loop's thread: the machine may be busy
+                await asyncio.sleep(0.001)
+                longest = max(longest, time.thread_time() - before)
+
+        beating = asyncio.create_task(beat())
+        took = time.process_time()
+        assert await engine.run(_add(1), kind="add") != threading.get_ident()
+        took = time.process_time() - took
+        ended.set()
+        await beating
+        assert longest < took / 2
+        assert await engine.run(_add(0), kind="add") != threading.get_ident(), "it is known to be long"
+        counts = await engine.run(lambda db: (len(db["t"].rows()), db["v"].rows()))
+        assert counts == (52, [(3_000 * 2_999 // 2,)])
+
+    with_engine(body)
+
+
+@pytest.mark.usefixtures("patient")
+def test_subscribers_hear_of_short_work() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}))
+        replica = Replica(await engine.subscribe([Wanted("t")], granularity=0))
+        seen = [await engine.run(_add(i), kind="add") for i in range(100)]
+        assert threading.get_ident() in seen
+        await replica.until(100)
+        assert replica.of(1) == {(i,): 1 for i in range(100)}
+        await engine.run(_add(100), kind="add")  # after a pause, too
+        await asyncio.wait_for(replica.until(101), 4)  # before the heartbeat
+        await replica.subscription.close()
+
+    with_engine(body)
+
+
+def test_a_function_that_sleeps_does_not_hold_up_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everview.server.short_work.SHORT", 0.5)
+
+    def slow(x: int) -> list[int]:
+        if x == 1:
+            time.sleep(1.0)
+        return [x]
+
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.view("v", db.table("t", {"x": int}).flat_map(slow, {"y": int})))
+        seen = [await engine.run(_add(0), kind="add") for _ in range(50)]
+        assert threading.get_ident() in seen
+        changing = asyncio.create_task(engine.run(_add(1), kind="add"))
+        await asyncio.sleep(0)  # it is tried here, and given up
+        beats, end = 0, time.monotonic() + LONG
+        while not changing.done() and time.monotonic() < end:
+            beats += 1
+            await asyncio.sleep(0.01)
+        assert await changing != threading.get_ident()
+        assert beats > 5
+        assert len(await engine.run(lambda db: db["v"].rows())) == 51
 
     with_engine(body)

@@ -12,8 +12,8 @@ Read in this order:
     http             HTTP and WebSocket
     pg               PostgreSQL's protocol
 
-Everything but the engine's thread is one asyncio loop. Nothing on the loop reads the session: a read would wait for the
-current step and block every client.
+Everything but the engine's thread is one asyncio loop. Nothing on the loop waits for the session, which would block
+every client: only look-ups by key and short changes are done there, and only while no other thread is using it.
 
 Further modules:
 
@@ -21,4 +21,5 @@ Further modules:
     visitors, observing                    who is connected; following the schema `ev`
     logs, support                          the log as JSON; a support bundle without data
     jobs, fairness, readers, quotas        queued work, fair scheduling, parallel reads, quotas
+    short_work, direct_selector            what is done on the loop itself: short changes, look-ups
 """

@@ -5,6 +5,9 @@ a time: in order of submission for one principal, in turns for several (`evervie
 order of the transactions' times. A job is atomic: no other job interleaves, so a transaction is begun and ended in one
 piece. A client that wants several statements in one transaction sends them together.
 
+Work that is repeated and short need not wait for the thread: it is done on the loop (`everview.server.short_work`), if
+nobody else uses the session. That, too, counts as the engine's one job at that time.
+
 Reads neither wait for a long step nor block others: `await engine.read(work)` runs in another thread
 (`everview.server.readers`), beside the current step, and sees the last complete time.
 
@@ -23,7 +26,7 @@ import contextlib
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from everview.dataflow.read_leases import MustWait
@@ -35,6 +38,7 @@ from everview.server.jobs import Job
 from everview.server.observing import Observer
 from everview.server.quotas import Quotas
 from everview.server.readers import Readers
+from everview.server.short_work import AT_MOST, ShortWork, nobody_else
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
 from everview.server.visitors import Visitors
 from everview.session.core import core_of
@@ -104,6 +108,7 @@ class Engine:
         """subscriptions that depend on rights, by identity; on the engine's thread"""
         self._rights = core_of(session).access.version
         self._looked = 0.0
+        self._short = ShortWork()
         self._waiting: Queue[Job] = Queue()
         self._running: Job | None = None
         self._closing = False
@@ -125,11 +130,17 @@ class Engine:
         seconds: float | None = None,
         memory: int | None = None,
         key: object = None,
+        kind: Hashable = None,
     ) -> T:
         """Call `work` with the session on the engine's thread. Each of its session calls is limited to so many seconds,
-        and so many additional bytes.
+        and so many additional bytes. `kind` identifies work that is repeated and consists of one session call: if it
+        was short last time, it may be done at once, on this thread.
         """
-        answer: T = await self._answered(self._job(work, seconds, memory, key), self._put)
+        job = self._job(work, seconds, memory, key)
+        job.kind = kind
+        if kind is not None and self._short.is_short(kind) and self._done_here(job):
+            return job.answer.result()  # type: ignore[no-any-return]
+        answer: T = await self._answered(job, self._put)
         return answer
 
     async def read(
@@ -213,6 +224,38 @@ class Engine:
                 return
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self.loop.call_soon_threadsafe(job.done, answer, error)
+
+    def _done_here(self, job: Job) -> bool:
+        """Do short work on the loop, if the session is free; False if it must be queued."""
+        with self._changed:
+            if self._running is not None or self._waiting or self._closing or self._readers.busy:
+                return False
+            if job.seconds is not None and job.seconds <= AT_MOST:
+                return False  # its own limit is to be reported
+            self._running = job
+        due, answer, error, began = None, None, None, time.perf_counter()
+        try:
+            with self.feeds.alone() as quiet, nobody_else(self.session) as free:
+                if not quiet or not free:
+                    return False
+                with self.session.limits(seconds=AT_MOST):
+                    answer = self._worked(job)
+        except BaseException as raised:
+            error = raised
+        finally:
+            with self._changed:
+                self._running = None
+        took = time.perf_counter() - began
+        if isinstance(error, EverviewError) and error.code == "E_TIMEOUT":
+            self._short.took(job.kind, took)
+            return False
+        self._account(job, took)
+        due = self.feeds.flush()
+        if due is not None:
+            with self._changed:
+                self._changed.notify()
+        job.done(answer, error)
+        return True
 
     def _check(self, who: Principal | None) -> None:
         """Refuse work of a principal that is no longer admitted."""
@@ -325,16 +368,22 @@ class Engine:
             answer = self._worked(job)
         except BaseException as raised:
             error = raised
-        took = time.perf_counter() - began
         with self._changed:
             self._running = None
+        self._account(job, time.perf_counter() - began)
+        self.loop.call_soon_threadsafe(job.done, answer, error)
+
+    def _account(self, job: Job, took: float) -> None:
+        """Count a job that is done, and see whether rights have changed."""
+        with self._changed:
             self._waiting.charge(job.whose, took)
+        if job.kind is not None:
+            self._short.took(job.kind, took)
         self.jobs += 1
         self.seconds += took
         self.durations[bisect_left(BOUNDS, took)] += 1
         if self._rights != core_of(self.session).access.version or time.monotonic() > self._looked + LOOK:
             self._look_at_rights()
-        self.loop.call_soon_threadsafe(job.done, answer, error)
 
     def _worked(self, job: Job) -> Any:
         """The result of a job, run on behalf of its principal and within its limits."""

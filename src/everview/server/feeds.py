@@ -24,7 +24,8 @@ import json
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -297,6 +298,16 @@ class Feeds:
         if feed in self._open:
             self._open.remove(feed)
         feed.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Whether nobody cuts the feeds at the moment; if so, nobody does until the block ends."""
+        free = self._lock.acquire(blocking=False)
+        try:
+            yield free
+        finally:
+            if free:
+                self._lock.release()
 
     def flush(self, *, now: bool = False) -> float | None:
         """Cut all feeds, if there is anything and it is due. Returns the seconds until it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ class Job:
     who: Principal | None = None
     """the principal; None for the server itself"""
     to_stop: bool = False
+    kind: Hashable = None
+    """identifies repeated work (`everview.server.short_work`)"""
 
     @property
     def whose(self) -> str:

@@ -53,6 +53,11 @@ class Readers:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything waits or runs."""
+        return bool(self._waiting or self._running)
+
     def put(self, job: Job, weight: float) -> None:
         """Have a question answered."""
         with self._changed:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import os
 import re
 import threading
@@ -37,6 +38,9 @@ last: short ones could miss a kernel that allocates rarely for minutes.
 
 ASIDE = 0.02
 """Seconds in between during which memory is granted, if other sessions are active."""
+
+LINGER = 0.005
+"""Seconds after which the watch thread looks again while there are calls with limits."""
 
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -185,12 +189,18 @@ class Watch:
         self._stopping: list[Core] = []
         self._presses: dict[Core, int] = {}  # how often each was denied memory while others were active
         self._thread: threading.Thread | None = None
+        self._sleeps_until = 0.0
+        """when the thread looks again by itself: waking it costs more than most calls"""
+        self._asked = False  # since the thread last looked
 
     def at(self, moment: float, running: Running) -> None:
         """Register a deadline for a call."""
         with self.lock:
+            while self._due and self._due[0][2].over:
+                heapq.heappop(self._due)
             heapq.heappush(self._due, (moment, next(self._number), running))
-            self._begin()
+            self._asked = True
+            self._begin(tell=moment < self._sleeps_until)
 
     def stop(self, core: Core, error: Callable[[], EverviewError]) -> bool:
         """Stop the current call; return False if there is none."""
@@ -202,11 +212,12 @@ class Watch:
             self._begin()
             return True
 
-    def _begin(self) -> None:
+    def _begin(self, *, tell: bool = True) -> None:
         if self._thread is None or not self._thread.is_alive():
             self._thread = StartedApart(target=self._run, daemon=True, name="everview watch")
             self._thread.start()
-        self.lock.notify()
+        if tell:
+            self.lock.notify()
 
     def _stop(self, core: Core, error: Callable[[], EverviewError]) -> None:
         if core.stop is None:
@@ -242,10 +253,20 @@ class Watch:
                         self._stop(running.core, running.too_long)
                 stops = list(self._stopping)
                 if not stops:
-                    self.lock.wait(max(self._due[0][0] - now, 0) if self._due else None)
+                    self._sleep(now)
                     continue
             for core in stops:
                 self._press(core)
+
+    def _sleep(self, now: float) -> None:
+        """Wait until a deadline, or until told. After recent calls, more are expected: looking again soon is cheaper
+        than being woken by each of them.
+        """
+        until = self._due[0][0] if self._due else math.inf
+        lasting = min(until, now + LINGER) if self._asked else until
+        self._sleeps_until, self._asked = lasting, False
+        self.lock.wait(max(lasting - now, 0) if lasting < math.inf else None)
+        self._sleeps_until = 0.0
 
     def _press(self, core: Core) -> None:
         """Deny memory to a session's kernels for a moment, unless its call has ended."""

@@ -7,7 +7,7 @@ two Syncs. The last is PostgreSQL's rule that what was sent together is executed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -120,9 +120,9 @@ class Client:
 
     # the engine
 
-    async def run(self, function: Callable[[Session], T]) -> T:
-        """Have the engine do something, within the limits of a statement."""
-        return await self.engine.run(function, seconds=self._limit, memory=self.memory, key=self)
+    async def run(self, function: Callable[[Session], T], kind: Hashable = None) -> T:
+        """Have the engine do something, within the limits of a statement; `kind` identifies a repeated change."""
+        return await self.engine.run(function, seconds=self._limit, memory=self.memory, key=self, kind=kind)
 
     async def read(self, function: Callable[[Session], T]) -> T:
         """The same for what only reads: it does not wait for others' steps."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from everview.errors import did_you_mean
 from everview.expr.text_conversion import zone_of
@@ -16,6 +17,7 @@ from everview.server.pg import copy_protocol, cursors, subscribe_statements
 from everview.server.pg.answers import Answer, Column, columns_of
 from everview.server.pg.client import Client, Prepared
 from everview.server.pg.commands import NOTHING, Command, Reader, tag_of
+from everview.server.pg.connection_work import REPEATED, Outcome
 from everview.server.pg.key_lookups import Quick
 from everview.server.pg.lexer import Piece, parameters, spaced, words
 from everview.server.pg.oids import named, oid_of, type_of
@@ -25,6 +27,9 @@ from everview.sql.answers.parameter_values import Given
 from everview.sql.rights import roles
 from everview.sql.scalar.type_names import sql_name
 from everview.types import STR, DataType
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
 
 _OWN_SETTINGS = ("PLAN", "DIALECT", "SHARING")
 """Settings of Everview's SQL, which keeps them."""
@@ -127,9 +132,7 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
             raise PgError("E_UNSUPPORTED", "0A000", f"{start} is not supported", why)
     if client.catalog.wants(command):
         return await client.catalog.answered(client, found.text, given, found.columns)
-    beside = command.first in READING and not command.changing and client.work.plain
-    values, run = given if given.known else None, client.read if beside else client.run
-    outcome = await run(lambda s: client.work.run(s, found.text, values, changing=command.changing, beside=beside))
+    outcome = await _outcome(client, found, given if given.known else None)
     for notice in outcome.notices:
         client.told(notice)
     if client.explicit and command.is_("CREATE", "SCHEMA"):
@@ -139,6 +142,21 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     answer = Answer.of_result(outcome.rows, tag_of(command, len(outcome.rows), outcome.affected))
     _check_same(found.columns, answer.columns)
     return answer
+
+
+async def _outcome(client: Client, found: Prepared, values: Given | None) -> Outcome:
+    """Have the engine do a statement: a query beside others' steps, a repeated change at once, if it is short."""
+    command, work = found.command, client.work
+
+    def changed(session: Session) -> Outcome:
+        return work.run(session, found.text, values, changing=command.changing)
+
+    if command.changing:
+        repeated = values is not None and not client.inside and command.first in REPEATED
+        return await client.run(changed, found.text if repeated else None)
+    if command.first in READING and work.plain:
+        return await client.read(lambda s: work.run(s, found.text, values, changing=False, beside=True))
+    return await client.run(changed)
 
 
 def _check_same(told: list[Column] | None, now: list[Column] | None) -> None:
