@@ -27,7 +27,7 @@ class Heard(asyncio.Protocol):
 
 def on_loop(body: Callable[[], Awaitable[None]]) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(asyncio.wait_for(body(), 60))  # type: ignore[arg-type]
+        runner.run(asyncio.wait_for(body(), 60))
 
 
 async def connected(heard: Heard) -> tuple[socket.socket, socket.socket, asyncio.BaseTransport]:
