@@ -9,6 +9,7 @@ Reading order:
     problem                 the input: relations, variables, statistics
     model                   the cost model
     space                   all plans, as an and-or graph
+    statistic_facts         changing a statistic quickly
     rules                   the program that maintains the cheapest plan
     pruning                 the parts of the space that the optimum does not need, as views
     bottom_up, top_down     procedural reference implementations

@@ -28,6 +28,7 @@ least_cost(Q, E, 0, C + F) :- cheapest(Q, E, C), flow(Q, E, F), not whole(Q, E).
 least_cost(Q, E, 0, C) :- whole(Q, E), best(Q, C).
 least_cost(Q, E, K, C + A) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
 
+way(Q, E, L, A + B) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B).
 alternative(Q, E, 0, 0, SCAN, 0) :- relation(Q, _, E, _, _).
 alternative(Q, E, K, 0, INDEX, 0) :- index(Q, E, K, 0).
 alternative(Q, E, K, C + A, ARRANGE, 0) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).

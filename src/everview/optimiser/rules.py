@@ -3,8 +3,8 @@
     connected   sets of relations that share variables         size, flow, state   estimates of each set
     split       a set as two that are joined by a key
     side        the cost of a set as one side of a join: to compute it, to arrange it, to look its changes up
-    way         every split of a set, by its sides' costs        cheapest            the least of them, recursively
-    joined      the split to take                              ends, best, ended   the whole: joined, or all at once
+    cheapest    the least cost of all splits, recursively      joined              the split to take
+    ends, best, ended   the whole: joined, or all at once
 
 The paper's listing sums the costs of all alternatives of the children, and as printed never costs a join over scans;
 the exact reading is the *best* of the children. Its pruning deletes rows of the search space that are needed to derive
@@ -23,7 +23,7 @@ Hazard: `everview.optimiser.model` computes the same costs, to the last bit; cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +31,12 @@ from everview.errors import PlanError
 from everview.optimiser.model import SEEK
 from everview.optimiser.problem import TOP, UNIT, Problem, bits
 from everview.optimiser.space import OPERATORS, And, Or
+from everview.optimiser.statistic_facts import StatisticFacts
 
 if TYPE_CHECKING:
     from everview.datalog import Rules
     from everview.session.session import Session
+    from everview.session.table import Table
 
 TABLES: dict[str, tuple[str, ...]] = {
     "relation": ("q", "r", "m", "vars", "width"),
@@ -88,10 +90,9 @@ COSTS = f"""
 side(Q, E, K, {SEEK} * F) :- index(Q, E, K, 0), flow(Q, E, F).
 side(Q, E, K, S + {SEEK + 1} * F) :- kept(Q, E, K, K), not index(Q, E, K, 0), state(Q, E, S), flow(Q, E, F).
 side(Q, E, 0, A + S + {SEEK + 2} * F) :- cheapest(Q, E, A), state(Q, E, S), flow(Q, E, F).
-way(Q, E, L, A + B) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B).
-cheapest(Q, E, min(C)) :- way(Q, E, _, C).
+cheapest(Q, E, min(C)) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), C = A + B.
 .decl joined(q, e, left) choice-domain (q, e)
-joined(Q, E, L) :- way(Q, E, L, C), cheapest(Q, E, C).
+joined(Q, E, L) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), cheapest(Q, E, C), C = A + B.
 ends(Q, JOIN, C + F) :- whole(Q, E), cheapest(Q, E, C), flow(Q, E, F).
 best(Q, min(C)) :- ends(Q, _, C).
 .decl ended(q, operator) choice-domain (q)
@@ -180,8 +181,11 @@ class Optimiser:
         from everview import connect
 
         self.session: Session = connect(history=0)
-        for name, columns in TABLES.items():
-            self.session.table(name, dict.fromkeys(columns, int), key=list(STATISTICS.get(name, columns)))
+        self._tables: dict[str, Table] = {
+            name: self.session.table(name, dict.fromkeys(columns, int), key=list(STATISTICS.get(name, columns)))
+            for name, columns in TABLES.items()
+        }
+        self._statistics = StatisticFacts(self.session, [self._tables[name] for name in STATISTICS])
         self.rules: Rules = self.session.datalog(text(SPACE, SIZES, COSTS, AT_ONCE, more), plan="delta")
         self._problems: dict[int, Problem] = {}
         self._added = 0
@@ -194,19 +198,19 @@ class Optimiser:
         """Add a problem; return its number."""
         self._added += 1
         number = self._added
-        with self.session.transaction():
-            for table, rows in _facts(problem).items():
-                self.session[table].insert([(number, *row) for row in rows])
+        facts = {name: [(number, *row) for row in rows] for name, rows in _facts(problem).items()}
+        statistics = {name: {row[:-1]: row[-1] for row in facts.pop(name)} for name in STATISTICS}
+        self._statistics.change(statistics, [(self._tables[name], rows, 1) for name, rows in facts.items() if rows])
         self._problems[number] = problem
         return number
 
     def remove(self, number: int) -> None:
         """Remove a problem."""
-        problem = self._known(number)
+        self._known(number)
         with self.session.transaction():
-            for table in _facts(problem):
-                gone = [row for row in self.session[table].rows() if row[0] == number]
-                self.session[table].delete(gone)
+            for table in self._tables.values():
+                table.delete([row for row in table.rows() if row[0] == number])
+        self._statistics.forget()
         del self._problems[number]
 
     def observe(
@@ -223,26 +227,26 @@ class Optimiser:
         the complete set of indexes of a relation.
         """
         problem = self._known(number)
-        told: dict[str, list[tuple[int, ...]]] = {
-            "rows": [(r, log) for r, log in (rows or {}).items()],
-            "changes": [(r, log) for r, log in (changes or {}).items()],
-            "values": [(r, v, log) for (r, v), log in (values or {}).items()],
-            "factor": [(e, log) for e, log in (factors or {}).items()],
+        told: dict[str, dict[tuple[int, ...], int]] = {
+            "rows": {(number, r): log for r, log in (rows or {}).items()},
+            "changes": {(number, r): log for r, log in (changes or {}).items()},
+            "values": {(number, r, v): log for (r, v), log in (values or {}).items()},
+            "factor": {(number, e): log for e, log in (factors or {}).items()},
         }
-        tables = [table for table, several in told.items() if several]
-        if len(tables) == 1 and not indexes:
-            self.session[tables[0]].upsert([(number, *row) for row in told[tables[0]]])
-            return  # a single statement commits faster than a transaction around it
-        with self.session.transaction():
-            for table in tables:
-                self.session[table].upsert([(number, *row) for row in told[table]])
-            for r, now in (indexes or {}).items():
-                before, place = problem.relations[r].indexes, (number, 1 << r)
-                self.session["index"].delete([(*place, *index) for index in before - now])
-                self.session["index"].insert([(*place, *index) for index in now - before])
+        self._statistics.change(told, self._indexed(number, indexes) if indexes else ())
         if indexes:
             relations = [replace(of, indexes=indexes.get(r, of.indexes)) for r, of in enumerate(problem.relations)]
             self._problems[number] = replace(problem, relations=tuple(relations))
+
+    def _indexed(
+        self, number: int, indexes: Mapping[int, frozenset[tuple[int, int]]]
+    ) -> Iterator[tuple[Table, list[tuple[int, ...]], int]]:
+        """The indexes that come and go."""
+        for r, now in indexes.items():
+            before = self._problems[number].relations[r].indexes
+            for some, diff in ((before - now, -1), (now - before, 1)):
+                if some:
+                    yield self._tables["index"], [(number, 1 << r, *index) for index in some], diff
 
     def best(self, number: int) -> Best:
         """The current cheapest plan."""
@@ -283,8 +287,15 @@ class Optimiser:
         ends = {And(goal, OPERATORS[operator]): cost for _, operator, cost in self.rules.ends.lookup((number,))}
         ends.pop(And(goal, "join"), None)  # the cheapest of those that follow
         ((_, _, flow),) = self.rules.flow.lookup((number, whole))
-        joins = {And(goal, "join", left): cost + flow for _, _, left, cost in self.rules.way.lookup((number, whole))}
+        joins = {
+            And(goal, "join", left): flow + self._side(number, left, key) + self._side(number, right, other)
+            for _, _, left, key, right, other in self.rules.pair.lookup((number, whole))
+        }
         return joins | ends
+
+    def _side(self, number: int, mask: int, key: int) -> int:
+        ((*_, cost),) = self.rules.side.lookup((number, mask, key))
+        return int(cost)
 
     def _known(self, number: int) -> Problem:
         if number not in self._problems:
