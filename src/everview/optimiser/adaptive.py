@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from everview.dataflow import shield
 from everview.errors import EverviewError, InputError, PlanError, did_you_mean
 from everview.language.relation import relation_of
-from everview.optimiser.best_plans import optimiser_of
+from everview.optimiser.best_plans import observed_rows, optimiser_of
 from everview.optimiser.current_cost import PresentPlan
 from everview.optimiser.model import Model
 from everview.optimiser.problem import UNIT, Problem, logarithm
@@ -282,19 +282,10 @@ class Adaptive:
 
     def _grown(self, watched: Watched) -> bool:
         """Whether a relation's size has changed since it was last examined."""
-        rows = self._rows()
+        rows = observed_rows(self.core)
         pairs = zip(watched.living.problem.relations, watched.living.join.tree.leaves, strict=True)
         known = ((relation.rows, rows(leaf)) for relation, leaf in pairs)
         return any(now is not None and _moved(before, logarithm(now)) for before, now in known)
-
-    def _rows(self) -> Callable[[plan.Node], float | None]:
-        arrangements, measure = self.core.runtime.builder.arrangements, self.core.runtime.measure()
-
-        def rows(node: plan.Node) -> float | None:
-            kept = arrangements.get((node, ()), [])
-            return float(measure(kept[0].operator)[1]) if kept else None
-
-        return rows
 
     def wanted(self, watched: Watched) -> tuple[plan.Node, str] | None:
         """A sufficiently cheaper plan for a join, and why, if there is one."""
@@ -320,7 +311,7 @@ class Adaptive:
             changes = relation.changes if rate is None else logarithm(rate * transactions)
             relations.append(replace(relation, changes=changes))
         problem = replace(watched.living.problem, relations=tuple(relations), factors={})
-        seen = watched.seen(problem, present.seen(problem, self._rows()))
+        seen = watched.seen(problem, present.seen(problem, observed_rows(core)))
         return replace(problem, factors=present.factors(problem, seen))
 
     def _tell(self, watched: Watched, problem: Problem) -> bool:

@@ -9,7 +9,7 @@ Joins inside loops are not changed: their sizes are not known in advance.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -80,6 +80,7 @@ def with_problems(
     """Joins of a collection that have a table of plans, with their statistics."""
     builder = core.runtime.builder
     sizes, labels = estimates(core), known_names(collection)[1]
+    sizes.known = observed_rows(core)
 
     def arranged(node: plan.Node) -> list[tuple[int, ...]]:
         return [kept.order for kept in builder.arrangements.get((node, ()), [])]
@@ -90,6 +91,17 @@ def with_problems(
             names = _distinct([_name(leaf, labels) for leaf in join.tree.leaves])
             found.append((node, join, problem_of(join, names, sizes, arranged, core.statistics.changes_of)))
     return found
+
+
+def observed_rows(core: Core) -> Callable[[plan.Node], float | None]:
+    """The rows of parts of plans that some arrangement holds."""
+    measure = core.runtime.measure()
+
+    def rows(node: plan.Node) -> float | None:
+        held = core.statistics.held(node)
+        return None if held is None else float(measure(held.operator)[1])
+
+    return rows
 
 
 def _is_whole(join: NaturalJoin) -> bool:

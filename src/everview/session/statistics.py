@@ -20,7 +20,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from everview.dataflow.operators import Operator, Trace
+from everview.dataflow.operators import Arrangement, Operator, Trace
+from everview.expr.functions import conjuncts
+from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan.nodes import Filter, Node, Project
 from everview.plan.sizes import distinct_values, kept
 
@@ -50,6 +52,22 @@ class Statistics:
         self._core = core
         self._looked: dict[Operator, tuple[int, int]] = {}
         self._rates: dict[Operator, float] = {}
+        self._forms: dict[Node, Arrangement] = {}
+        self._forms_of = (-1, -1)
+
+    def held(self, node: Node) -> Arrangement | None:
+        """An arrangement that holds the rows of a part of a plan: its own, or one without rows that a join cannot
+        match (NULL keys), or without columns that nobody reads; None if there is none.
+        """
+        builder = self._core.runtime.builder
+        if own := builder.arrangements.get((node, ())):
+            return own[0]
+        now = (builder.dataflow.made, len(builder.arrangements))
+        if now != self._forms_of:
+            outside = [(other, kept[0]) for (other, scope), kept in builder.arrangements.items() if kept and not scope]
+            self._forms = {form: kept for other, kept in outside for form in whose_rows(other)}
+            self._forms_of = now
+        return self._forms.get(node)
 
     def look(self) -> None:
         """Update the rates."""
@@ -78,19 +96,19 @@ class Statistics:
     def rate_of(self, node: Node) -> float | None:
         """The same for a part of a plan: of its own arrangement, or of its input times the estimated selectivity."""
         below, share = node, 1.0
-        while not (there := self._core.runtime.builder.arrangements.get((below, ()), [])):
+        while (there := self.held(below)) is None:
             if not isinstance(below, (Filter, Project)):
                 return None
             share *= kept(below.predicate) if isinstance(below, Filter) else 1.0
             below = below.child
-        rate = self.rate(there[0].operator)
+        rate = self.rate(there.operator)
         return None if rate is None else rate * share
 
     def changes_of(self, node: Node) -> float | None:
         """The number of changes that committed steps made to a materialised part of a plan; None if it is not
         materialised."""
-        kept = self._core.runtime.builder.arrangements.get((node, ()), [])
-        return float(self._core.runtime.changes()(kept[0].operator)) if kept else None
+        there = self.held(node)
+        return None if there is None else float(self._core.runtime.changes()(there.operator))
 
     def all(self) -> Iterator[Statistic]:
         """The statistics of every operator that holds rows."""
@@ -108,6 +126,30 @@ class Statistics:
             yield Statistic(
                 operator, rows, changes, self._rates.get(operator, 0.0), keys, rows / max(keys, 1), per_change
             )
+
+
+def whose_rows(node: Node) -> Iterator[Node]:
+    """The parts of a plan whose rows an arranged node holds, if rows that cannot be joined and columns that nobody
+    reads do not count.
+
+    >>> from everview.expr.functions import call
+    >>> from everview.plan.nodes import Join, Table
+    >>> from everview.types import INT
+    >>> a, b = (Table(i, (INT.optional(), INT)) for i in range(2))
+    >>> both = Join(a, b, (1,), (1,))
+    >>> narrow = Project(both, (ColumnRef(INT.optional(), 0),))
+    >>> [*whose_rows(Filter(narrow, call("is_not_null", ColumnRef(INT.optional(), 0))))] == [narrow, both]
+    True
+    """
+    if isinstance(node, Filter) and all(_is_known(test) for test in conjuncts(node.predicate)):
+        node = node.child
+        yield node
+    if isinstance(node, Project) and all(isinstance(e, ColumnRef) for e in node.exprs):
+        yield node.child
+
+
+def _is_known(test: Expr) -> bool:
+    return isinstance(test, Call) and test.op == "is_not_null"
 
 
 def _keys(trace: Trace, rows: int) -> int:
