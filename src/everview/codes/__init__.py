@@ -7,6 +7,7 @@ In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (t
 Further modules:
 
     plain_columns, buffers, runs         columns that are codes already; Arrow's buffers; stored dictionaries
+    sharing                              long columns, encoded by several threads
     limits                               what columns refuse although plans know nothing of it
     packed, immutable, jsons, intervals  values that do not fit 64 bits
     digits, durations                    parsing of numbers and durations

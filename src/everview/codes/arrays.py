@@ -160,6 +160,11 @@ def _without(codes: Words, null: Mask | None) -> Words:
     return codes
 
 
+def _within(codes: Words, low: int, high: int) -> bool:
+    """Whether all codes, including those in place of NULL, are in a range. Needs no mask, so it is asked first."""
+    return not len(codes) or (low <= int(codes.min()) and int(codes.max()) <= high)
+
+
 def _beyond(codes: Words, declared: DataType) -> Mask:
     """Which codes are out of the range of a small int, or of a decimal with few digits."""
     most = 10**declared.width - 1 if declared.kind == "decimal" else 0
@@ -263,7 +268,7 @@ def _cast(array: pa.Array, to: pa.DataType, *, safe: bool = True) -> pa.Array:
 
 def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Words:
     codes: Words = np.array(numbers_of(_cast(array, pa.int64()), np.int64))
-    if declared.width:
+    if declared.width and not _within(codes, *bounds(declared.width)):
         wrong = _beyond(codes, declared)
         if array.null_count:
             wrong &= ~null_mask(array)
@@ -314,6 +319,8 @@ def _arrow_timestamps(array: pa.Array, declared: DataType, interner: Interner) -
 
 
 def _in_years(codes: Words, array: pa.Array, first: int, last: int) -> Words:
+    if _within(codes, first, last):
+        return codes
     outside = (codes < first) | (codes > last)
     if array.null_count:
         outside &= ~null_mask(array)
@@ -325,10 +332,14 @@ def _in_years(codes: Words, array: pa.Array, first: int, last: int) -> Words:
 
 
 def _arrow_decimals(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    words = numbers_of(_cast(array, pa.decimal128(38, declared.scale)), np.int64, 2)
+    if not pa.types.is_decimal128(array.type) or array.type.scale != declared.scale:  # its words are the same otherwise
+        array = array.cast(pa.decimal128(38, declared.scale))
+    words = numbers_of(array, np.int64, 2)
     codes: Words = np.array(words[0::2])
     high = words[1::2]
     limit = 10 ** (declared.width or DIGITS)
+    if _within(codes, 1 - limit, limit - 1) and np.array_equal(codes >> 63, high):
+        return codes
     wide = (codes >> 63 != high) | (codes >= limit) | (codes <= -limit)
     if array.null_count:
         wide &= ~null_mask(array)

@@ -27,11 +27,12 @@ from everview.codes.interner import Interner, Words
 from everview.codes.multiplicity import check_room
 from everview.codes.plain_columns import copied
 from everview.codes.scalars import counted, shown
+from everview.codes.sharing import SHARED_ROWS, each
 from everview.codes.tables import columns_of, is_series, is_table, of_series
 from everview.codes.type_declarations import arrow_field
 from everview.codes.values import Encode, decoder, encoder, read_by_type
 from everview.errors import EverviewError, InputError, did_you_mean
-from everview.types import NULL, PACKED, DataType, bounds
+from everview.types import INTERNED, NULL, PACKED, DataType, bounds
 
 ONE_BY_ONE_ROWS = 24
 """Up to this many rows, row by row is faster than column by column."""
@@ -203,17 +204,41 @@ class Codec:
 
     def _encode_columns(self, columns: Sequence[Any], size: int) -> Words:
         out = np.empty((len(self.types), size), dtype=np.int64)
+        try:
+            if self.interner.threads > 1 and size >= SHARED_ROWS:
+                self._encode_shared(columns, out)
+                return out
+        except InputError:
+            pass  # one by one, to report the first column that is wrong
         for i, values in enumerate(columns):
-            if copied(values, self.types[i], out[i]):
-                continue
-            try:
-                values = of_series(values, self.types[i]) if is_series(values) else values
-                out[i] = encode_column(values, self.types[i], self.interner)
-            except BadValue as error:
-                raise _placed(error, f"row {error.row}, column {self.names[i]!r}") from None
-            except InputError as error:
-                raise _placed(error, f"column {self.names[i]!r}") from None
+            self._encode_column(i, values, out[i])
         return out
+
+    def _encode_shared(self, columns: Sequence[Any], out: Words) -> None:
+        """Encode on several threads: interned columns one after the other, each by all of them, and then the others."""
+        others = []
+        for i, declared in enumerate(self.types):
+            if declared.kind in INTERNED:
+                self._encode_column(i, columns[i], out[i])
+            else:
+                others.append(i)
+
+        def encode(number: int) -> None:
+            i = others[number]
+            self._encode_column(i, columns[i], out[i])
+
+        each(len(others), self.interner.threads, encode)
+
+    def _encode_column(self, i: int, values: Any, out: Words) -> None:
+        if copied(values, self.types[i], out):
+            return
+        try:
+            values = of_series(values, self.types[i]) if is_series(values) else values
+            out[:] = encode_column(values, self.types[i], self.interner)
+        except BadValue as error:
+            raise _placed(error, f"row {error.row}, column {self.names[i]!r}") from None
+        except InputError as error:
+            raise _placed(error, f"column {self.names[i]!r}") from None
 
     def _check_width(self, row: Row) -> None:
         if len(row) != len(self.types):

@@ -191,36 +191,103 @@ def _copy(target, source, size):
         i += 1
 
 
+@inner
+def _hash_block(kind, mask, payload, spans, n_spans, out, low, high):
+    """Write the first hashes of values low .. high into `out`."""
+    for i in range(low, high):
+        at = _word(spans, n_spans, i)
+        raw_store(out, i, hash_bytes(payload + at, _word(spans, n_spans, i + 1) - at, kind) & mask)
+
+
+@inner
+def _fetch_bytes(wanted, low, high, heap, starts, n_starts, table, words):
+    """Prefetch the bytes that values low .. high will be compared with, too."""
+    _fetch(wanted, low, high, starts, table, words)
+    for i in range(low, high):
+        prefetch(heap + _word(starts, n_starts, _guess(table, words, raw_load(wanted, i))), 0)
+
+
+@inner
+def _is_null(valid, n_valid, bit):
+    return n_valid > 0 and (_byte(valid, n_valid, bit >> 3) >> (bit & 7)) & 1 == 0
+
+
+@inner
+def _holds(slot, kind, address, size, heap, starts, n_starts, kinds, n_kinds):
+    """Whether a slot's value is this one."""
+    begin = _word(starts, n_starts, slot)
+    equal = _byte(kinds, n_kinds, slot) == kind and _word(starts, n_starts, slot + 1) - begin == size
+    return equal and _same(heap + begin, address, size)
+
+
 @entry(
-    "int", "int", "text", "words", "text", "int", "int", "words",
+    "int", "int", "text", "words", "text", "int", "int", "int", "words", "words",
+    "bytes", "words", "bytes", "words", "int",
+)  # fmt: skip
+def find(
+    kind, mask, payload, _payload, spans, n_spans, valid, n_valid, first_bit, start, end, out, _out, missing, n_missing,
+    heap, _heap, starts, n_starts, kinds, n_kinds, table, words, count,
+):  # fmt: skip
+    """Write the ids of values start .. end into `out`, for those that are in the first `count` slots. The places of the
+    others are written to `missing`, from place `start` on, and their first hashes to `out`; returns how many they are.
+    """
+    ready = start
+    strangers = 0
+    for i in range(start, end):
+        if i == ready:
+            ready = min(i + BLOCK, end)
+            _hash_block(kind, mask, payload, spans, n_spans, out, i, ready)
+            _fetch_bytes(out, i, ready, heap, starts, n_starts, table, words)
+        if _is_null(valid, n_valid, first_bit + i):
+            raw_store(out, i, NULL)
+            continue
+        at = _word(spans, n_spans, i)
+        slot = _word(table, words, _probe(table, words, raw_load(out, i)) + 1) - 1
+        size = _word(spans, n_spans, i + 1) - at
+        known = 0 <= slot < count and raw_load(out, i) != NULL
+        if not (known and _holds(slot, kind, payload + at, size, heap, starts, n_starts, kinds, n_kinds)):
+            _set_word(missing, n_missing, start + strangers, i)
+            strangers += 1
+    return strangers
+
+
+@inner
+def _place(places, n_places, k):
+    """The k-th place, or k if there is no list of them."""
+    return _word(places, n_places, k) if n_places > 0 else k
+
+
+@entry(
+    "int", "int", "text", "words", "text", "int", "int", "words", "words",
     "bytes", "words", "words", "bytes", "words", "words",
 )  # fmt: skip
 def intern(
-    kind, mask, payload, _payload, spans, n_spans, valid, n_valid, first_bit, start, out, n,
+    kind, mask, payload, _payload, spans, n_spans, valid, n_valid, first_bit, start, places, n_places, out, n_out,
     heap, n_heap, starts, n_starts, ids, n_ids, kinds, n_kinds, table, words, state, _state,
 ):  # fmt: skip
     """Write the ids of values `start`.. into `out`, adding new values to the store; the value where room ran out.
 
-    Value i is payload[spans[i] : spans[i + 1]]; it is NULL if `valid` is not empty and bit first_bit + i is 0.
+    Value i is payload[spans[i] : spans[i + 1]]; it is NULL if `valid` is not empty and bit first_bit + i is 0. If there
+    are `places`, only the values there are meant, and their first hashes are in `out`.
     """
+    n = n_places if n_places > 0 else n_out
     ready = start
     count = raw_load(state, COUNT)
     used = raw_load(state, USED)
     room = min(n_ids, n_starts - 1, words >> 2)
-    for i in range(start, n):
-        if i == ready:
-            ready = min(i + BLOCK, n)
-            for j in range(i, ready):
-                at = _word(spans, n_spans, j)
-                raw_store(out, j, hash_bytes(payload + at, _word(spans, n_spans, j + 1) - at, kind) & mask)
-            _fetch(out, i, ready, starts, table, words)
-            for j in range(i, ready):
-                prefetch(heap + _word(starts, n_starts, _guess(table, words, raw_load(out, j))), 0)
-        if n_valid > 0:
-            bit = first_bit + i
-            if (_byte(valid, n_valid, bit >> 3) >> (bit & 7)) & 1 == 0:
-                raw_store(out, i, NULL)
-                continue
+    for k in range(start, n):
+        if k == ready:
+            ready = min(k + BLOCK, n)
+            if n_places == 0:
+                _hash_block(kind, mask, payload, spans, n_spans, out, k, ready)
+                _fetch_bytes(out, k, ready, heap, starts, n_starts, table, words)
+            else:
+                for j in range(k, ready):
+                    prefetch(table, 2 * _home(words >> 1, raw_load(out, _word(places, n_places, j))))
+        i = _place(places, n_places, k)
+        if _is_null(valid, n_valid, first_bit + i):
+            raw_store(out, i, NULL)
+            continue
         address = payload + _word(spans, n_spans, i)
         size = _word(spans, n_spans, i + 1) - _word(spans, n_spans, i)
         wanted = raw_load(out, i)
@@ -239,7 +306,7 @@ def intern(
                 if count >= room or used + size > n_heap:
                     raw_store(state, COUNT, count)
                     raw_store(state, USED, used)
-                    return i
+                    return k
                 _copy(heap + used, address, size)
                 used += size
                 _set_word(ids, n_ids, count, wanted)
@@ -249,9 +316,7 @@ def intern(
                 _set_word(table, words, at, wanted)
                 _set_word(table, words, at + 1, count)
                 break
-            begin = _word(starts, n_starts, slot)
-            equal = _byte(kinds, n_kinds, slot) == kind and _word(starts, n_starts, slot + 1) - begin == size
-            if equal and _same(heap + begin, address, size):
+            if _holds(slot, kind, address, size, heap, starts, n_starts, kinds, n_kinds):
                 break
         raw_store(out, i, wanted)
     raw_store(state, COUNT, count)
@@ -262,9 +327,7 @@ def intern(
 @entry("int", "int", "text", "words", "words")
 def hash_all(kind, mask, payload, _payload, spans, n_spans, out, n):
     """Write the first hash of every value, the id of most, into `out`."""
-    for i in range(n):
-        at = _word(spans, n_spans, i)
-        raw_store(out, i, hash_bytes(payload + at, _word(spans, n_spans, i + 1) - at, kind) & mask)
+    _hash_block(kind, mask, payload, spans, n_spans, out, 0, n)
     return 0
 
 
@@ -280,9 +343,7 @@ def compare(
         if slot >= 0:
             at = _word(spans, n_spans, i)
             size = _word(spans, n_spans, i + 1) - at
-            begin = _word(starts, n_starts, slot)
-            equal = _byte(kinds, n_kinds, slot) == kind and _word(starts, n_starts, slot + 1) - begin == size
-            if equal and _same(heap + begin, payload + at, size):
+            if _holds(slot, kind, payload + at, size, heap, starts, n_starts, kinds, n_kinds):
                 found = 1
         _set_word(same, n_same, i, found)
     return 0

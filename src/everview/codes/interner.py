@@ -49,6 +49,7 @@ from everview.codes.buffers import (
 )
 from everview.codes.runs import Run, slots_in
 from everview.codes.scalars import DECODERS, ENCODERS, counted, kind_of, shown, wrong_type
+from everview.codes.sharing import SHARED_ROWS, each, ranges
 from everview.errors import InputError, InternalError
 from everview.types import NULL, DataType
 
@@ -57,6 +58,10 @@ Bytes = npt.NDArray[np.uint8]
 
 CACHED = 1 << 20
 """Maximum number of entries of each Python dictionary beside the store."""
+
+FIRST_ROWS = 1024
+"""Of a long column, this many values are added before threads look for the others: a column with few different values
+has them all by then."""
 
 SCALE = 6
 """Scale of a decimal in a tuple without a declared type."""
@@ -70,6 +75,8 @@ TAGS: dict[str, int] = {
 
 KINDS = {tag: kind for kind, tag in TAGS.items()}
 _SHORT_TEXT = 2**31 - 1
+_EVERY: Words = np.zeros(0, dtype=np.int64)
+"""In place of a list of places: all of them."""
 
 
 class _Snapshot(NamedTuple):
@@ -128,6 +135,8 @@ class Interner:
         """`hash_bits` below 64 makes collisions likely, for tests."""
         self._mask = -1 if hash_bits == 64 else (1 << hash_bits) - 1
         self._lock = threading.Lock()
+        self.threads = 1
+        """number of threads that share the encoding of long columns"""
         self._state = np.zeros(2, dtype=np.int64)
         self._snapshot = _empty()
         self.known_texts: dict[str, int] = {}
@@ -414,21 +423,56 @@ class Interner:
             return int(self._one(kind, payload)[0])
 
     def _add(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
+        if self.threads > 1 and count >= SHARED_ROWS and not self._snapshot.runs:
+            return self._add_shared(kind, payload, spans, valid, first_bit, count)
         with self._lock:
             return self._add_locked(kind, payload, spans, valid, first_bit, count)
 
+    def _add_shared(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
+        """Let threads look for the values, and add those that are not there. They are added in the order in which they
+        come, so the store is the same with any number of threads.
+        """
+        out, missing = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        with self._lock:
+            out[:FIRST_ROWS] = self._add_locked(kind, payload, spans[: FIRST_ROWS + 1], valid, first_bit, FIRST_ROWS)
+        store, parts = self._snapshot, ranges(count - FIRST_ROWS, self.threads)
+        found = [0] * len(parts)
+
+        def look(number: int) -> None:
+            start, end = (FIRST_ROWS + place for place in parts[number])
+            found[number] = hashing.find(
+                kind, self._mask, payload, spans, valid, first_bit, start, end, out, missing,
+                store.heap, store.starts, store.kinds, store.table, store.size,
+            )  # fmt: skip
+
+        each(len(parts), self.threads, look)
+        starts = [FIRST_ROWS + start for start, _ in parts]
+        places = np.concatenate([missing[s : s + n] for s, n in zip(starts, found, strict=True)])
+        if not len(places):
+            return out
+        with self._lock:
+            if self._snapshot.runs:  # since then
+                return self._add_locked(kind, payload, spans, valid, first_bit, count)
+            self._mend()
+            return self._add_here(kind, payload, spans, valid, first_bit, out, places)
+
     def _add_locked(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
-        if self._state[hashing.COUNT] != self._snapshot.size:  # the rollback was itself interrupted
-            self._go_back(self._snapshot)
+        self._mend()
         if self._snapshot.runs:
             return self._add_to_runs(kind, payload, spans, valid, first_bit, count)
-        return self._add_here(kind, payload, spans, valid, first_bit, count)
+        return self._add_here(kind, payload, spans, valid, first_bit, np.empty(count, dtype=np.int64))
 
-    def _add_here(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
-        """Add values to the store, whatever the runs have."""
-        out = np.empty(count, dtype=np.int64)
+    def _mend(self) -> None:
+        """Roll back again, if a rollback was itself interrupted."""
+        if self._state[hashing.COUNT] != self._snapshot.size:
+            self._go_back(self._snapshot)
+
+    def _add_here(
+        self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, out: Words, places: Words = _EVERY
+    ) -> Words:
+        """Add values (all, or those at some places, whose hashes are in `out`) to the store, whatever the runs have."""
         try:
-            store = self._fill(kind, payload, spans, valid, first_bit, out)
+            store = self._fill(kind, payload, spans, valid, first_bit, out, places)
             if self._state[hashing.COUNT] != self._snapshot.size:
                 self._snapshot = store._replace(size=int(self._state[0]), used=int(self._state[1]))
         except BaseException:  # no memory, or Ctrl-C: what was added was not published
@@ -455,7 +499,7 @@ class Interner:
         others = {(int(which[i]), int(slots[i])) for i in places[which[places] >= 0]}
         while True:
             self._bring(others)
-            got = self._add_here(kind, fresh, their_spans, NO_BYTES, 0, len(places))
+            got = self._add_here(kind, fresh, their_spans, NO_BYTES, 0, np.empty(len(places), dtype=np.int64))
             more = self._other_owners(kind, fresh, their_spans, got, np.flatnonzero(got != out[places]))
             if more <= others:
                 out[places] = got
@@ -492,25 +536,34 @@ class Interner:
             self._state[:] = store.size + 1, store.used + len(data)
             self._snapshot = store._replace(table=table, size=store.size + 1, used=store.used + len(data))
 
-    def _fill(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, out: Words) -> _Snapshot:
+    def _fill(
+        self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, out: Words, places: Words
+    ) -> _Snapshot:
         """Run the kernel until all ids are in `out`, growing the store whenever it is full."""
-        store, done = self._snapshot, 0
+        store, done, values = self._snapshot, 0, places.size or out.size
         while True:
             done = hashing.intern(
-                kind, self._mask, payload, spans, valid, first_bit, done, out,
+                kind, self._mask, payload, spans, valid, first_bit, done, places, out,
                 store.heap, store.starts, store.ids, store.kinds, store.table, self._state,
             )  # fmt: skip
-            if done == out.size:
+            if done == values:
                 return store
-            store = self._grown(store, int(spans[done + 1] - spans[done]))
+            full = int(places[done]) if places.size else done
+            added = int(self._state[hashing.COUNT]) - self._snapshot.size
+            store = self._grown(store, int(spans[full + 1] - spans[full]), added * (values - done) // max(done, 1))
 
-    def _grown(self, store: _Snapshot, needed: int) -> _Snapshot:
-        """Copies of the full arrays at twice the size, with room for a value of `needed` bytes."""
+    def _grown(self, store: _Snapshot, needed: int, more: int = 0) -> _Snapshot:
+        """Copies of the full arrays, with room for a value of `needed` bytes: at twice the size, or up to eight times
+        if about `more` values are to come, because entering all ids into a new table is most of the work.
+        """
         count, used = int(self._state[hashing.COUNT]), int(self._state[hashing.USED])
+        times = min(max((count + more) // max(count, 1), 1), 4)
         if used + needed > store.heap.size:
-            store = store._replace(heap=longer(store.heap, used, max(2 * store.heap.size, 2 * (used + needed))))
+            store = store._replace(heap=longer(store.heap, used, 2 * max(store.heap.size, used + needed) * times))
         if count >= store.ids.size:
             size = 2 * store.ids.size
+            while size < 8 * store.ids.size and size < count + more:
+                size *= 2
             table = np.zeros(4 * size, dtype=np.int64)
             ids = longer(store.ids, count, size)
             hashing.fill_table(table, ids, count)

@@ -87,6 +87,7 @@ class EmbeddedRuntime:
         self._merge_effort = merge_effort
         self._threads = threads
         self._packs = packs
+        self.interner.threads = available_cores() if threads is None else threads
         self.spill = None if memory is None else SpillFiles(memory, folder)
         """moves state beyond the memory limit into files"""
         self.sound = memory is None
