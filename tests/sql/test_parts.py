@@ -87,6 +87,31 @@ def test_stray_commas(db: ev.Session, text: str, column: int) -> None:
     assert f"column {column}:" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("SELECT count(*) FROM v GROUP BY", 24),
+        ("SELECT (SELECT count(*) FROM v GROUP BY)", 32),
+        ("SELECT count(*) FROM v GROUP BY HAVING true", 24),
+        ("SELECT rank() OVER (PARTITION BY ORDER BY a) FROM v", 21),
+        ("SELECT DISTINCT ON () a FROM v", 20),
+        ("MERGE INTO k USIN v ON k.id = v.a WHEN MATCHED THEN DELETE", 14),
+        ("MERGE INTO k x (SELECT 5 AS a) v ON x.id = v.a WHEN MATCHED THEN DELETE", 14),
+        ("CREATE VIEW w AS SELECT a, count(*), count(c) FROM v GROUP BY a", 38),
+        ("CREATE VIEW w AS SELECT a, c AS b, c AS a FROM v", 36),
+        ("CREATE VIEW w (x, y, x) AS SELECT a, c, 1 FROM v", 22),
+    ],
+)
+def test_what_is_missing_is_missed(db: ev.Session, text: str, column: int) -> None:
+    """The parser reads an empty GROUP BY as none, and USIN as an alias."""
+    before = (db["v"].rows(), db["k"].rows(), db.views)
+    with pytest.raises(ev.PlanError) as caught:
+        db.sql(text)
+    assert caught.value.code in ("E_SYNTAX", "E_DUPLICATE")
+    assert f"line 1, column {column}:" in str(caught.value)
+    assert (db["v"].rows(), db["k"].rows(), db.views) == before
+
+
 def test_a_join_needs_a_condition(db: ev.Session) -> None:
     """sqlglot takes POSITIONAL for the table's alias."""
     for text in ("SELECT * FROM v POSITIONAL JOIN u", "SELECT * FROM v JOIN u", "SELECT * FROM v INNER JOIN (u)"):

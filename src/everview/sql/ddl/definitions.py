@@ -31,6 +31,7 @@ from everview.sql.ddl import options, schemas, sequences, settings, sql_function
 from everview.sql.ddl.create_table_as import create_filled, filled_rows
 from everview.sql.ddl.declarations import Declared, Reading
 from everview.sql.scalar import constants
+from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import join_plans
 from everview.sql.select.compiler import Compiler
@@ -135,6 +136,17 @@ def _defined(sql: Statements, name: str, clause: exp.With, source: Source) -> Do
     return create_view(sql, name, exp.Create(this=exp.to_table(name), expression=query), source)
 
 
+def _second(node: exp.Create, name: str) -> exp.Expr | None:
+    """Where a name is given to a view's column for the second time; None if a * does."""
+    listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
+    query = node.expression
+    named = [(e, e.name) for e in listed] if listed else []
+    if not listed and isinstance(query, exp.Select):
+        named = [(e, output_name(e, i)) for i, e in enumerate(query.expressions)]
+    found = [e for e, own in named if own == name]
+    return found[1] if len(found) > 1 else None
+
+
 def create_view(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
     """Install the query of a CREATE VIEW under a name."""
     if not isinstance(node.expression, statement_reader.QUERIES):
@@ -152,9 +164,8 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
         columns = given
     for column in columns:
         if columns.count(column) > 1:
-            raise source.error(
-                node.expression, "E_DUPLICATE", f"two columns of the view are called {column}", "name them with AS"
-            )
+            at = _second(node, column) or node.expression
+            raise source.error(at, "E_DUPLICATE", f"two columns of the view are called {column}", "name them with AS")
     if source.notes.emit_at is not None and not compiler.emitted:
         raise source.error_at(
             source.notes.emit_at,

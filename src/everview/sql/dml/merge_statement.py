@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from everview.errors import InputError
 from everview.language.relation import relation_of
@@ -21,6 +21,7 @@ from everview.sql.answers.result import Row
 from everview.sql.dml import changes, omitted_columns, own_changes
 from everview.sql.dml.affected_rows import Returning
 from everview.sql.dml.changes import Rows
+from everview.sql.text import misspellings
 from everview.sql.text.error_positions import Source
 
 if TYPE_CHECKING:
@@ -38,8 +39,19 @@ class _When:
     matched: bool
 
 
+def _check_using(source: Source) -> None:
+    """Refuse a MERGE without the word USING, which the parser does not miss: the word before is taken for an alias."""
+    if not any(token.token_type == TokenType.USING for token in source.tokens):
+        word = misspellings.of_merge(source)
+        if word is not None:
+            raise word.error(source)
+        at = source.tokens[min(3, len(source.tokens) - 1)].start
+        raise source.error_at(at, "E_SYNTAX", "USING is missing", "MERGE INTO t USING s ON ...")
+
+
 def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
     """MERGE INTO ... USING ... ON ... WHEN ... [RETURNING t.x, ...]"""
+    _check_using(source)
     table = changes.table_of(sql, node.this, source)
     clause = node.args.get("returning")
     if clause is not None and any(isinstance(e, exp.Star) for e in clause.expressions):

@@ -99,7 +99,7 @@ def explained(error: SqlError, source: Source, reads: Callable[[str], bool] | No
     if "did you mean" in error.hint or error.hint == STRAY_COMMA:
         return error
     at = source.offset(error.line, error.column)
-    word = before_join(source) or _of_merge(source) if error.code in _OF_NAMES else None
+    word = before_join(source) or of_merge(source) if error.code in _OF_NAMES else None
     if word is None:
         word = found(source, at, reads, _reach(error, source, at), alike=0.8)
     if word is None or _is_qualified(source, word.token):
@@ -119,7 +119,7 @@ def _reach(error: SqlError, source: Source, at: int) -> int | None:
     return 1 if error.code in ("E_SYNTAX", "E_JOIN") or ": there is no type" in error.message else 0
 
 
-def _of_merge(source: Source) -> Misspelt | None:
+def of_merge(source: Source) -> Misspelt | None:
     """A misspelt USING of a MERGE, which is read as an alias."""
     words = source.tokens[:5]
     meant = [t for t in words[3:] if near(t.text, ("USING",), 1)] if words[0].text.upper() == "MERGE" else []

@@ -37,7 +37,7 @@ from everview.sql.text.consumed_parts import recorded
 from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.equivalent_forms import rephrased
 from everview.sql.text.error_positions import Source, SqlError
-from everview.sql.text.tokens import stray_commas, stray_units
+from everview.sql.text.tokens import empty_lists, stray_commas, stray_units
 
 Remove = Callable[[int, int], None]
 """Blanks out tokens, from one to another."""
@@ -371,6 +371,10 @@ def parsed(source: Source) -> exp.Expr:
         raise source.error_at(
             token.start, "E_SYNTAX", "nothing is listed before or after this comma", misspellings.STRAY_COMMA
         )
+    for token in empty_lists(source.tokens):
+        check_start(source)
+        what = "ON" if token.text == "(" else token.text.upper()
+        raise source.error_at(token.start, "E_SYNTAX", f"nothing is listed after {what}", "name a column")
     for token in stray_units(source.tokens) if source.dialect == DEFAULT else ():
         hint = f"write interval '1' {token.text}, or AS {token.text} if it is a name"
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)

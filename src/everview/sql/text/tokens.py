@@ -5,6 +5,7 @@ sqlglot parses many dialects leniently. It accepts a trailing comma, and some fu
 text's tokens are therefore compared with the tree:
 
 - a comma stands between two things;
+- GROUP BY, PARTITION BY and DISTINCT ON are followed by something;
 - every name, number and quoted text is found in the tree: at its place, or as a word that some node keeps.
 
 Hazard: a dropped *keyword* is not detected here, since most of them (AS, INNER, BY) rightly leave no trace.
@@ -57,6 +58,21 @@ def stray_commas(tokens: Sequence[Token]) -> Iterator[Token]:
             after = tokens[i + 1].token_type if i + 1 < len(tokens) else TokenType.COMMA
             if before in _OPENING or after in _CLOSING:
                 yield token
+
+
+_LISTING = {TokenType.GROUP_BY, TokenType.PARTITION_BY}
+
+
+def empty_lists(tokens: Sequence[Token]) -> Iterator[Token]:
+    """GROUP BY and PARTITION BY with nothing behind them, and the bracket of DISTINCT ON ()."""
+    for i, token in enumerate(tokens):
+        after = tokens[i + 1].token_type if i + 1 < len(tokens) else TokenType.SEMICOLON
+        if token.token_type in _LISTING and after in _CLOSING:
+            yield token
+        elif (
+            token.token_type == TokenType.DISTINCT and "".join(t.text.upper() for t in tokens[i + 1 : i + 4]) == "ON()"
+        ):
+            yield tokens[i + 2]
 
 
 _UNITS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"})
