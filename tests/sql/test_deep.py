@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import everview as ev
@@ -35,6 +36,7 @@ DEEP: dict[str, Callable[[int], str]] = {
     "functions": lambda n: "SELECT " + "abs(" * n + "a" + ")" * n + " FROM t",
     "functions of texts": lambda n: "SELECT length(" + "lower(" * n + "repeat('x', a)" + ")" * n + ") FROM t",
     "coalesce": lambda n: "SELECT " + "coalesce(NULL, " * n + "a" + ")" * n + " FROM t",
+    "not": lambda n: "SELECT a FROM t WHERE " + "NOT (" * (n // 2 * 2) + "a > 0" + ")" * (n // 2 * 2),
     "casts": lambda n: "SELECT a" + "::text::int" * (n // 2) + " FROM t",
 }
 """Queries that give all rows of t, by what is inside of what."""
@@ -70,6 +72,27 @@ def test_a_thousand_unions_and_views(db: ev.Session) -> None:
         db.sql(f"CREATE VIEW v{i} AS SELECT a FROM {f'v{i - 1}' if i else 't'} WHERE a <> {i + 5}")
     db["t"].insert([(3,), (1004,)])
     assert sorted(db["v999"].rows()) == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "NOT (NOT b) IS NULL",
+        "NOT (NOT b AND a > 1)",
+        "NOT (NOT (b) OR a = 3)",
+        "NOT (NOT (NOT b) AND (NOT (a = 2)))",
+        "NOT (NOT (b) IS NULL)",
+        "NOT (NOT (NOT b)) = (a = 1)",
+        "NOT (NOT (NOT b)) AND a = 2",
+    ],
+)
+def test_brackets_of_not_end_where_they_do(condition: str) -> None:
+    """They are read in a loop, which must not take what stands behind a bracket for a part of it."""
+    db, oracle = ev.connect(), duckdb.connect()
+    for run in (db.sql, oracle.execute):
+        run("CREATE TABLE t (a int, b boolean); INSERT INTO t VALUES (1, true), (2, false), (3, NULL)")
+    query = f"SELECT a, {condition} AS c FROM t ORDER BY a"
+    assert db.sql(query).rows() == oracle.execute(query).fetchall()
 
 
 def test_nested_memberships_are_bound_once_each(db: ev.Session) -> None:

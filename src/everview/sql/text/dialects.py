@@ -93,6 +93,11 @@ def protected(text: str) -> str:
 
 _CONSTANTS = (TokenType.STRING, TokenType.NUMBER)
 _ENDS = (TokenType.COMMA, TokenType.R_PAREN)
+_AFTER_CONDITIONS = (
+    TokenType.R_PAREN, TokenType.COMMA, TokenType.AND, TokenType.OR, TokenType.GROUP_BY, TokenType.ORDER_BY,
+    TokenType.HAVING, TokenType.LIMIT, TokenType.THEN, TokenType.FROM, TokenType.ALIAS, TokenType.UNION,
+)  # fmt: skip
+"""What may follow a condition that is whole."""
 _MODIFIERS = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH)
 
 FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -159,6 +164,23 @@ class Everview(Postgres):
                 self._advance()
                 return self.PRIMARY_PARSERS[token.token_type](self, token)  # type: ignore[no-any-return]
             found: exp.Expr | None = super()._parse_disjunction()
+            return found
+
+        UNARY_PARSERS: ClassVar = {**Postgres.Parser.UNARY_PARSERS, TokenType.NOT: lambda self: self.negations()}
+
+        def negations(self) -> exp.Expr:
+            """NOT x. Of NOT (NOT (NOT (x))) all levels are read in one loop: each would take thirty calls otherwise."""
+            start, levels = self._index, 0
+            while self._match_pair(TokenType.L_PAREN, TokenType.NOT):
+                levels += 1
+            found: exp.Expr = self.expression(exp.Not(this=self._parse_equality()))
+            for _ in range(levels):
+                closed = self._match(TokenType.R_PAREN)
+                if not closed or (self._curr is not None and self._curr.token_type not in _AFTER_CONDITIONS):
+                    self._retreat(start)  # NOT (NOT a AND b), NOT (NOT a) IS NULL: there is more
+                    plain: exp.Expr = self.expression(exp.Not(this=self._parse_equality()))
+                    return plain
+                found = self.expression(exp.Not(this=exp.Paren(this=found)))
             return found
 
         def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Values | None:
