@@ -81,11 +81,24 @@ def fail_everywhere(db: ev.Session, do: Callable[[], object], undo: Callable[[],
 
 
 def fails(program: Callable[[ev.Session], Step], split: int = 0) -> int:
-    """How many times a program failed and was right afterwards, compared with a session where it never failed."""
+    """How many times a program failed and was right afterwards, compared with a session where it never failed.
+
+    In a process of its own: sessions of other tests may have threads, which would allocate, and fail, beside it.
+    """
+    code = f"from tests.oracle import test_memory as here; print(here.fail_alone(here.{program.__name__}, {split}))"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def fail_alone(program: Callable[[ev.Session], Step], split: int) -> int:
+    """`fails`, in a process where nothing else runs."""
+    cell[CELL_TRACK_FROM] = 0
     with ev.connect() as other:
         program(other)[0]()
         expected = state(other)[1:]
-    gc.collect()  # sessions that other tests left behind
+    gc.collect()
     before = int(cell[CELL_TRACKED_WORDS])
     with ev.connect(threads=2 if split else 1) as db:
         if inside(db).runtime.dataflow.threads is not None:
@@ -96,6 +109,7 @@ def fails(program: Callable[[ev.Session], Step], split: int = 0) -> int:
         while int(cell[CELL_TRACKED_WORDS]) != before and time.monotonic() < deadline:
             time.sleep(0.01)  # a helper's thread may be about to give back what it had
         assert int(cell[CELL_TRACKED_WORDS]) == before
+    assert cell[CELL_FAULTS] == 0
     return failures
 
 
@@ -276,6 +290,25 @@ def test_small_blocks_are_given_back_where_there_is_no_memory_for_a_large_one() 
             cell[CELL_FAIL_IN] = 0
             break
         assert n > 40 and lost <= 2, f"{lost} blocks were lost in {n} failures"
+
+
+def test_rows_that_an_earlier_call_has_put_in_a_batcher_are_given_back() -> None:
+    """There are so many that the step takes their buffer away from the batcher; then it fails."""
+    rows = [(i % 37, i) for i in range(10_000)]
+    with ev.connect() as db:
+        edge = _edges(db)
+        db.view("degree", edge.group_by("src").agg(n=count()))
+        words, left = int(cell[CELL_TRACKED_WORDS]), []
+        for n in range(1, 40):
+            cell[CELL_FAIL_IN] = n
+            with pytest.raises(ev.MemoryLimitError), db.batch():
+                for at in range(0, len(rows), 200):  # many would be sorted where they are
+                    edge.insert(rows[at : at + 200])
+            left.append(int(cell[CELL_TRACKED_WORDS]) - words)
+        cell[CELL_FAIL_IN] = 0
+        assert max(left) < 5 * len(rows), "the batcher may keep a buffer, but only one"
+        edge.insert(rows)
+        assert len(edge) == 80 + len(rows)
 
 
 def test_reading_a_view_without_memory_for_it() -> None:

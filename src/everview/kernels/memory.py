@@ -591,6 +591,13 @@ def keep(address):
 
 
 @inner
+def adopt(address):
+    """Let a block that an earlier call allocated belong to this one, which is going to free it, or fails."""
+    if raw_load(address, -2) == BLOCK_TRACKED:
+        raw_store(address, BLOCK_BORN, call_number())
+
+
+@inner
 def take_lost(number):
     """Take the tracked blocks that a call allocated out of the global list: the first one, the others by
     BLOCK_FOLLOWING. Those in use must then be marked by `keep`; `drop_lost` frees the others.

@@ -11,7 +11,7 @@ is word 2. New rows always go to the first.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, raw_load, st
+from everview.kernels.memory import adopt, alloc, copy_words, free, grow, keep, ld, raw_load, st
 from everview.kernels.run.ready import wake
 
 (
@@ -135,12 +135,18 @@ def waiting(batcher, slot):
 
 @inner
 def take_large(batcher, slot):
-    """Take a slot's buffers out of the batcher if they are large: who took them frees them. False if they are not."""
+    """Take a slot's buffers out of the batcher if they are large: who took them frees them. False if they are not.
+
+    An earlier call may have allocated them. If this one fails from now on, nothing else knows them.
+    """
     buffers = ld(batcher, BATCHER_BUFFERS)
     buffer = ld(buffers, slot)
     if ld(buffer, 1) * ld(batcher, BATCHER_WIDTH) <= LARGE_BUFFER_WORDS and ld(buffer, BUFFER_NEXT) == 0:
         return False
     st(buffers, slot, 0)
+    while buffer != 0:
+        adopt(buffer)
+        buffer = ld(buffer, BUFFER_NEXT)
     return True
 
 
