@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from everview.server.direct_selector import ANSWERED, PASSED_ON, ROUNDS, SCHEDULED, new_loop, selector_of
+from everview.server.pg.wire import Wire
 
 
 class Heard(asyncio.Protocol):
@@ -30,7 +32,7 @@ def on_loop(body: Callable[[], Awaitable[None]]) -> None:
         runner.run(asyncio.wait_for(body(), 60))
 
 
-async def connected(heard: Heard) -> tuple[socket.socket, socket.socket, asyncio.BaseTransport]:
+async def connected(heard: asyncio.BaseProtocol) -> tuple[socket.socket, socket.socket, asyncio.BaseTransport]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         theirs = socket.create_connection(server.getsockname())
         ours, _ = server.accept()
@@ -142,3 +144,38 @@ def test_nothing_to_do_is_nothing(timeout: float) -> None:
     selector.answer_by(-1, lambda: ANSWERED)
     assert selector.select(timeout) == []
     loop.close()
+
+
+def test_a_connection_that_breaks_or_fails_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def answered(data: bytes | bytearray, at: int) -> tuple[int, bytes]:
+        if b"fault" in data:
+            raise ZeroDivisionError
+        return len(data) - at, b"answer to " + bytes(data[at:])
+
+    async def wired() -> tuple[socket.socket, Wire]:
+        wire = Wire(bytearray(1 << 16))
+        theirs, ours, _ = await connected(wire)
+        selector = selector_of(asyncio.get_running_loop())
+        assert selector is not None
+        wire.at_once = answered
+        wire.read_directly(selector, ours)
+        return theirs, wire
+
+    async def body() -> None:
+        all_of_them = [await wired() for _ in range(20)]
+        (faulty, failed), (broken, reset), (ended, closed), *rest = all_of_them
+        faulty.sendall(b"fault")
+        broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        broken.close()  # a reset, not an end
+        ended.close()
+        await until(lambda: all(wire.gone.is_set() for wire in (failed, reset, closed)))
+        for theirs, wire in rest:
+            theirs.sendall(b"?")
+            assert await asyncio.to_thread(theirs.recv, 100) == b"answer to ?"
+            assert not wire.gone.is_set()
+            theirs.close()
+        await until(lambda: all(wire.gone.is_set() for _, wire in rest))
+        faulty.close()
+
+    on_loop(body)
+    assert "ended in a way" in caplog.text
