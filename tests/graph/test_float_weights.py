@@ -21,8 +21,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "source": {"node": int},
     "pair": {"a": int, "b": int},
 }
-ODD = (0.0, 0.1, 0.2, 0.3, 0.7, 1e-17, 1e16, 1.0, 3.0, 5e-324, 1e308)
-"""Sums of these depend on the order, some weights vanish in them, and two of the largest are infinite."""
+ODD = (0.0, 0.1, 0.2, 0.3, 0.7, 1e-17, 1e16, 1.0, 3.0, 5e-324, 1e305)
+"""Sums of these depend on the order, and some weights vanish in them. The largest is wild (`offers.is_wild`)."""
 
 
 def costs(db: ev.Session, t: Tables) -> Mapping[str, ev.Collection]:
@@ -117,6 +117,42 @@ def test_a_path_of_both_infinities_is_refused() -> None:
     with pytest.raises(InputError, match="64 bits"):
         edge.insert([(2, 3, math.inf)])
     assert sorted(cost.rows()) == [(1, 0.0), (2, -math.inf)]
+
+
+@pytest.mark.parametrize("form", ["trees", "histories", "pairs"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_path_beyond_the_largest_float_is_refused(form: str, order: int) -> None:
+    """It was infinitely long, where a loop has an error in its place."""
+    db = ev.connect()
+    edge, source = db.table("edge", SCHEMAS["edge"]), db.table("source", SCHEMAS["source"])
+    pair = db.table("pair", SCHEMAS["pair"])
+    g = Graph(edge, weight="w", memory="lean" if form == "histories" else "fast")
+    path = g.distance(pair) if form == "pairs" else g.sssp(source)
+    cost = db.view("cost", path)
+    assert kept_as(cost) == ["trees" if form == "pairs" else form]
+    source.insert([(1,)])
+    pair.insert([(1, 3), (1, 2)])
+    first, second = ((1, 2, 1e308), (2, 3, 1e308))[::order]
+    edge.insert([first])
+    before = sorted(cost.rows())
+    with pytest.raises(InputError, match="64 bits"):
+        edge.insert([second])
+    assert sorted(cost.rows()) == before
+    edge.insert([(2, 3, 1e307), (1, 2, 1.0)])
+    assert sorted(cost.rows())[-1][-1] in (1e307, 1.0 + 1e307)
+    db.close()
+
+
+def test_a_loop_has_an_error_instead() -> None:
+    db = ev.connect()
+    edge, source = db.table("edge", SCHEMAS["edge"]), db.table("source", SCHEMAS["source"])
+    cost = db.view("cost", Graph(edge, weight="w").sssp(source), plan="rounds")
+    source.insert([(1,)])
+    edge.insert([(1, 2, 1e308), (2, 3, 1e308)])
+    with pytest.raises(ev.RowErrors, match="out of range"):
+        cost.rows()
+    edge.delete([(2, 3, 1e308)])
+    assert sorted(cost.rows()) == [(1, 0.0), (2, 1e308)]
 
 
 def test_a_negative_cycle_is_refused() -> None:

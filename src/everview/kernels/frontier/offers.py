@@ -11,7 +11,7 @@ Hazard: this is sound because multiplicities of edges and sources are never nega
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.expressions.scalars import NAN_CODE, float_add
+from everview.kernels.expressions.scalars import NAN_CODE, float_add, float_add_failure
 from everview.kernels.frontier.forest import (
     ALONG_ADD,
     ALONG_ADD_FLOAT,
@@ -62,8 +62,8 @@ FAULT_PATH, FAULT_CYCLE = 3, 4
 LARGE = 2**61
 """A weight up to this never leads from a value up to this beyond 64 bits."""
 
-INFINITY_CODE = 0x7FF0000000000000
-"""The code of the infinite float; that of NaN is larger."""
+LARGE_FLOAT_CODE = (1023 + 1000) << 52
+"""The code of 2.0 ** 1000. It would take millions of weights up to this to add up to more than the largest float."""
 
 
 @inner
@@ -156,18 +156,22 @@ def offered(rules, rule, x, weight):
             return False, x
         y = x + weight
     elif kind == ALONG_ADD_FLOAT:
-        y = float_add(x, weight)
-        if y == NAN_CODE and _cancels(x, weight):
+        if _has_no_sum(x, weight):
             return False, x
+        y = float_add(x, weight)
     elif kind != ALONG_SAME:
         y = max(x, weight)
     return y <= ld(rules, rule + RULE_MOST_OUT), y
 
 
 @inner
-def _cancels(x, weight):
-    """Whether two floats are no NaN, though their sum is: infinities of either sign."""
-    return x != NAN_CODE and weight != NAN_CODE
+def _has_no_sum(x, weight):
+    """Whether two floats cannot be added: both are finite and their sum is not, or they are infinities of either sign
+    (the sum is NaN, though none of them is).
+    """
+    if float_add_failure(x, weight) != 0:
+        return True
+    return float_add(x, weight) == NAN_CODE and x != NAN_CODE and weight != NAN_CODE
 
 
 @inner
@@ -180,13 +184,13 @@ def too_far(x, weight):
 @inner
 def fails(rules, rule, x, weight):
     """Whether an edge that offers nothing does so because the path does not fit into 64 bits, or is infinitely long and
-    infinitely short.
+    infinitely short. In a loop, the row would be an error.
     """
     if x > ld(rules, rule + RULE_MOST_IN):
         return False
     kind = ld(rules, rule + RULE_KIND)
     if kind == ALONG_ADD_FLOAT:
-        return float_add(x, weight) == NAN_CODE and _cancels(x, weight)
+        return _has_no_sum(x, weight)
     return kind == ALONG_ADD and too_far(x, weight)
 
 
@@ -223,7 +227,7 @@ def is_wild(kind, weight):
     """
     if kind == ALONG_ADD:
         return weight < 0 or weight > LARGE
-    return kind == ALONG_ADD_FLOAT and (weight < 0 or weight >= INFINITY_CODE)
+    return kind == ALONG_ADD_FLOAT and (weight < 0 or weight > LARGE_FLOAT_CODE)
 
 
 @shared
