@@ -29,7 +29,7 @@ def _arithmetic(whole: int, floating: int, *, fits: bool = False) -> Handler:
     """A function of two numbers of one kind; a decimal result must fit 18 digits unless it always does (`fits`)."""
 
     def handler(lowering: Lowering, call: Call, where: Context) -> Register:
-        a, b = (lowering.value(x, where) for x in call.args)
+        a, b = [lowering.value(x, where) for x in call.args]
         checked = _nullable(call)
         if _kind(call) == "float":
             return lowering.emit_partial(floating, a, b, where, checked=checked)
@@ -108,7 +108,7 @@ def _compare(op: int, *, swapped: bool = False, ordered: bool = True) -> Handler
     def handler(lowering: Lowering, call: Call, where: Context) -> Register:
         if ordered and _kind(call) in INTERNED:
             raise NeedsPython
-        a, b = (lowering.number(x, where) for x in call.args)
+        a, b = [lowering.number(x, where) for x in call.args]
         a, b = (b, a) if swapped else (a, b)
         return lowering.emit(op, a, b, checked=_nullable(call))
 
@@ -176,7 +176,7 @@ def _coalesce(lowering: Lowering, call: Call, where: Context) -> Register:
 
 
 def _nullif(lowering: Lowering, call: Call, where: Context) -> Register:
-    a, b = (lowering.number(x, where) for x in call.args)
+    a, b = [lowering.number(x, where) for x in call.args]
     return lowering.emit(
         vm.NULLIF, lowering.value(call.args[0], where), lowering.emit(vm.EQ, a, b, checked=_nullable(call))
     )
@@ -344,7 +344,7 @@ def _add_months(lowering: Lowering, call: Call, where: Context) -> Register:
 
 def _moment_plus(check: int) -> Handler:
     def handler(lowering: Lowering, call: Call, where: Context) -> Register:
-        a, b = (lowering.value(x, where) for x in call.args)
+        a, b = [lowering.value(x, where) for x in call.args]
         moved = lowering.emit_partial(vm.ADD, a, b, where, checked=_nullable(call))
         return lowering.emit_partial(check, moved, 0, where, checked=_nullable(call))
 
@@ -373,7 +373,7 @@ def _variable(lowering: Lowering, call: Call, where: Context) -> Register:
 
 
 def _conjunction(lowering: Lowering, call: Call, where: Context) -> Register:
-    a, b = (lowering.value(x, where) for x in call.args[:2])
+    a, b = [lowering.value(x, where) for x in call.args[:2]]
     kernel = lowering.encode_literal(INT, KernelCall("and", call.args[2].value))  # type: ignore[attr-defined]
     return lowering.emit(vm.CALL, a, b, kernel)
 

@@ -52,21 +52,25 @@ class Expr:
 
     @cached_property
     def depth(self) -> int:
-        """The nesting depth of calls; computed without recursion."""
-        todo: list[Expr] = [self]
-        while todo:
-            expr = todo[-1]
-            missing = [c for c in expr.children() if "depth" not in c.__dict__]
-            if missing:
-                todo += missing
-                continue
-            expr.__dict__["depth"] = 1 + max((c.__dict__["depth"] for c in expr.children()), default=0)
-            todo.pop()
-        return int(self.__dict__["depth"])
+        """The nesting depth of calls."""
+        return 1 + max((c.depth for c in self._after("depth")), default=0)
 
     @cached_property
     def _read(self) -> frozenset[int]:
-        return frozenset().union(*(c._read for c in self.children()))
+        return frozenset().union(*(c._read for c in self._after("_read")))
+
+    def _after(self, name: str) -> tuple[Expr, ...]:
+        """The children, once all expressions below this one have a cached property. It is computed from the innermost
+        ones on, because Python 3.12 allows few calls through C code, such as those of properties, inside each other.
+        """
+        todo = [c for c in self.children() if name not in c.__dict__]
+        while todo:
+            missing = [c for c in todo[-1].children() if name not in c.__dict__]
+            if missing:
+                todo += missing
+            else:
+                getattr(todo.pop(), name)
+        return self.children()
 
     def columns(self) -> set[int]:
         """Positions of the input columns it reads."""
@@ -82,6 +86,7 @@ class Expr:
 
     @cached_property
     def _hash(self) -> int:
+        self._after("_hash")
         return hash((type(self), *(getattr(self, name) for name in field_names(type(self)))))
 
     def __hash__(self) -> int:
@@ -169,7 +174,7 @@ class Call(Expr):
 
     def _remapped(self, mapping: Mapping[int, Expr], done: dict[int, Expr]) -> Expr:
         if id(self) not in done:
-            done[id(self)] = Call(self.type, self.op, tuple(a._remapped(mapping, done) for a in self.args))
+            done[id(self)] = Call(self.type, self.op, tuple([a._remapped(mapping, done) for a in self.args]))
         return done[id(self)]
 
 
@@ -186,6 +191,6 @@ class Udf(Expr):
 
     def _remapped(self, mapping: Mapping[int, Expr], done: dict[int, Expr]) -> Expr:
         if id(self) not in done:
-            args = tuple(a._remapped(mapping, done) for a in self.args)
+            args = tuple([a._remapped(mapping, done) for a in self.args])
             done[id(self)] = Udf(self.type, self.function, args, self.vectorized)
         return done[id(self)]

@@ -155,7 +155,7 @@ class Scalars:
         if kind in SIMPLE:
             op, operands = SIMPLE[kind]
             self.source.only(node, *operands)
-            return self.call(op, *(self.bind(node.args[p]) for p in operands if node.args.get(p) is not None))
+            return self.call(op, *[self.bind(node.args[p]) for p in operands if node.args.get(p) is not None])
         if kind in comparisons.COMPARISONS:
             return comparisons.comparison(self, node, comparisons.COMPARISONS[kind])
         handler = FORMS.get(kind)
