@@ -15,6 +15,7 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow import kernel_interrupts
+from everview.dataflow.allocator import one_heap
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
@@ -88,6 +89,8 @@ class EmbeddedRuntime:
         self._threads = threads
         self._packs = packs
         self.interner.threads = available_cores() if threads is None else threads
+        if self.interner.threads > 1:
+            one_heap()  # the threads that encode a column come and go: each would leave a heap behind
         self.spill = None if memory is None else SpillFiles(memory, folder)
         """moves state beyond the memory limit into files"""
         self.sound = memory is None
