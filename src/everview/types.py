@@ -27,6 +27,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from everview.errors import InputError
+
 Kind = Literal[
     "int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal", "tuple", "timestamptz", "time", "enum",
     "char", "numeric", "interval", "uuid", "json", "array", "struct", "map",
@@ -112,6 +114,8 @@ def decimal(scale: int = 6, width: int = 0) -> DataType:
     >>> decimal(2), decimal(2, 9)
     (decimal(2), decimal(9, 2))
     """
+    if not isinstance(scale, int) or not isinstance(width, int):
+        raise InputError("E_TYPE", f"decimal({scale!r}, {width!r}) is not a type", "give numbers of digits: decimal(2)")
     return DataType("decimal", scale=scale, width=width if width < 18 else 0)
 
 
