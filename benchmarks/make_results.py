@@ -16,7 +16,7 @@ PAGE = HERE / "RESULTS.md"
 INTRODUCTION = """\
 # Results
 
-Current ratios, where there is something to compare with; in brackets: times as fast. One shared machine with two cores.
+Current ratios, where there is something to compare with; in brackets: times as fast. One shared machine, two cores. \
 Written by `make docs` from `figures/*.json`. [HISTORY.md](HISTORY.md) has every measurement, with its conclusions."""
 
 

@@ -188,8 +188,8 @@ def test_hash_follows_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_hashing_the_sources_parses_none_of_them() -> None:
-    """Every process does it when it starts: about a hundred calls a file, most of them of paths."""
-    assert calls(cache.source_hash) < 150 * len(cache.kernel_sources())
+    """Every process does it when it starts: about a hundred calls a file, most of them of paths (Python 3.12: 400)."""
+    assert calls(cache.source_hash) < 500 * len(cache.kernel_sources())
 
 
 def test_stale_directories_go_and_nothing_else(tmp_path: Path) -> None:
