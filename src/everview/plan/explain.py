@@ -119,16 +119,16 @@ def _described(e: expr.Expr, names: Sequence[str]) -> str:
         case expr.Literal():
             return "NULL" if e.value is None else str(e.value) if e.type.kind == "decimal" else repr(e.value)
         case expr.Udf():
-            return f"{_name(e.function)}({', '.join(_described(a, names) for a in e.args)})"
+            return f"{_name(e.function)}({', '.join([_described(a, names) for a in e.args])})"
         case expr.Call(op=op, args=args) if op in _SIGNS:
-            return f" {_SIGNS[op]} ".join(_bracketed(a, names) for a in args)
+            return f" {_SIGNS[op]} ".join([_bracketed(a, names) for a in args])
         case expr.Call(op="case", args=args):
             pairs = zip(args[:-1:2], args[1::2], strict=True)
-            branches = " ".join(f"when {_described(c, names)} then {_described(v, names)}" for c, v in pairs)
+            branches = " ".join([f"when {_described(c, names)} then {_described(v, names)}" for c, v in pairs])
             return f"case {branches} else {_described(args[-1], names)} end"
         case expr.Call():
             kind = f"cast_{e.type.optional(False)!r}" if e.op == "cast_decimal" else e.op
-            return f"{kind}({', '.join(_described(a, names) for a in e.args)})"
+            return f"{kind}({', '.join([_described(a, names) for a in e.args])})"
     raise TypeError(f"not an expression: {e!r}")
 
 

@@ -74,9 +74,9 @@ def folded(expr: Expr) -> Expr:
     if not isinstance(expr, Call):
         return expr
     if expr.op in ("and", "or") and len(expr.args) == 2:
-        return _joined(expr, *(folded(a) for a in expr.args))
+        return _joined(expr, *[folded(a) for a in expr.args])
     if expr.op == "not":
-        (a,) = (folded(a) for a in expr.args)
+        a = folded(expr.args[0])
         if isinstance(a, Literal):
             return a if a.value is None else FALSE if a.value else TRUE
         return expr if a == expr.args[0] else Call(expr.type, "not", (a,))
