@@ -233,7 +233,7 @@ class Engine:
             if job.seconds is not None and job.seconds <= AT_MOST:
                 return False  # its own limit is to be reported
             self._running = job
-        due, answer, error, began = None, None, None, time.perf_counter()
+        answer, error, began = None, None, time.perf_counter()
         try:
             with self.feeds.alone() as quiet, nobody_else(self.session) as free:
                 if not quiet or not free:
@@ -250,8 +250,7 @@ class Engine:
             self._short.took(job.kind, took)
             return False
         self._account(job, took)
-        due = self.feeds.flush()
-        if due is not None:
+        if self.feeds.flush() is not None:  # something is due later: the thread waits for it
             with self._changed:
                 self._changed.notify()
         job.done(answer, error)
