@@ -34,12 +34,10 @@ from everview.optimiser.problem import UNIT, Problem, logarithm
 from everview.optimiser.replanning import LivingJoin, living_joins
 from everview.plan import nodes as plan
 from everview.runtime.base import ChangeSet, StepOutcome, row_count
-from everview.runtime.step_hooks import install_hook, remove_hook
+from everview.runtime.step_hooks import Step, install_hook, remove_hook
 
 if TYPE_CHECKING:
     from everview.session.core import Core
-
-Step = Callable[[list[ChangeSet]], StepOutcome]
 
 LEAST_WORK = 50
 """Minimum ratio of work to the duration of all checks: checking costs 2 % in the long run."""

@@ -12,10 +12,13 @@ from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from everview.runtime.base import ChangeSet, Runtime, StepOutcome
+from everview.runtime.base import ChangeSet, StepOutcome
 
-    Step = Callable[[list[ChangeSet]], StepOutcome]
+if TYPE_CHECKING:
+    from everview.runtime.base import Runtime
+
+Step = Callable[[list[ChangeSet]], StepOutcome]
+"""What runs a step: a runtime's method, or a hook."""
 
 
 def install_hook(runtime: Runtime, stepped: Step) -> None:

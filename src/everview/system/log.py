@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError
 from everview.runtime.base import COMMITTED, ChangeSet, StepOutcome, row_count
-from everview.runtime.step_hooks import install_hook, remove_hook
+from everview.runtime.step_hooks import Step, install_hook, remove_hook
 
 if TYPE_CHECKING:
+    from everview.runtime.base import Runtime
     from everview.session.core import Core
 
 LAST = 1000
@@ -26,8 +27,6 @@ LAST = 1000
 
 LONGEST = 1000
 """Maximum length of a recorded statement."""
-
-_clock = time.perf_counter_ns
 
 _PASSWORD = re.compile(
     r"(\bpassword\s*=?\s*)(?:[a-z&]*'(?:[^']|'')*(?:'|$)|\$(\w*)\$.*?(?:\$\2\$|$))", re.IGNORECASE | re.DOTALL
@@ -42,37 +41,24 @@ class Log:
         self.statements: deque[tuple[Any, ...]] = deque(maxlen=LAST)
         self._core = core
         self._numbers = itertools.count(1)
-        self._epoch = time.time_ns() - time.perf_counter_ns()
-        self._step: Callable[[list[ChangeSet]], StepOutcome] = core.runtime.step
+        self._epoch = time.time() - time.perf_counter()
+        self._beneath: Step = core.runtime.step
+        self._stepped = _noting(core.runtime, self._beneath, self._steps.append)
         install_hook(core.runtime, self._stepped)
         core.statement_log = self._ran
 
     def remove(self) -> None:
         """Stop recording."""
-        remove_hook(self._core.runtime, self._stepped, self._step)
+        remove_hook(self._core.runtime, self._stepped, self._beneath)
         self._core.statement_log = None
 
     @property
     def steps(self) -> list[tuple[Any, ...]]:
         """The last steps, as rows of `ev.steps`."""
         return [
-            (now, _moment(end + self._epoch), (end - start) / 1e6, *rest)
-            for now, start, end, *rest in list(self._steps)
+            (now, _moment(end + self._epoch), 1000 * (end - start), *rest)
+            for start, end, now, *rest in list(self._steps)
         ]
-
-    def _stepped(self, transactions: list[ChangeSet]) -> StepOutcome:
-        """Run a step and note it. Each single change pays for this, so it only notes what it has at hand."""
-        start = _clock()
-        outcome = self._step(transactions)
-        end = _clock()
-        rows = 0
-        for changes in transactions:
-            for _, some, _ in changes:
-                rows += len(some) if type(some) is list else row_count(some)
-        error = "" if outcome is COMMITTED else _code(outcome.error)
-        now = self._core.runtime.dataflow.time
-        self._steps.append((now, start, end, len(transactions), rows, outcome.committed, error))
-        return outcome
 
     def _ran(self, run: Callable[[Any], Any], statement: Any) -> Any:
         """Run a statement and note it. Several threads may do so at once."""
@@ -91,6 +77,27 @@ class Log:
             self.statements.append((next(self._numbers), _now(), text, ms, rows, code))
 
 
+def _noting(runtime: Runtime, step: Step, note: Callable[[tuple[Any, ...]], None]) -> Step:
+    """A step that is noted. Every single change passes here, so it is a closure, which takes a third of the time of a
+    method, and it only notes what is at hand.
+    """
+    clock = time.perf_counter
+
+    def stepped(transactions: list[ChangeSet]) -> StepOutcome:
+        start = clock()
+        outcome = step(transactions)
+        end = clock()
+        if len(transactions) == 1 and len(transactions[0]) == 1 and type(some := transactions[0][0][1]) is list:
+            rows = len(some)
+        else:
+            rows = sum(row_count(some) for changes in transactions for _, some, _ in changes)
+        error = "" if outcome is COMMITTED or outcome.error is None else _code(outcome.error)
+        note((start, end, runtime.dataflow.time, len(transactions), rows, outcome.committed, error))
+        return outcome
+
+    return stepped
+
+
 def without_passwords(text: str) -> str:
     """A statement as it may be shown to others.
 
@@ -100,13 +107,13 @@ def without_passwords(text: str) -> str:
     return _PASSWORD.sub(r"\1'***'", text)
 
 
-def _code(error: BaseException | None) -> str:
-    return "" if error is None else getattr(error, "code", type(error).__name__)
+def _code(error: BaseException) -> str:
+    return getattr(error, "code", type(error).__name__)
 
 
-def _moment(ns: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(ns / 1e9, dt.UTC).replace(tzinfo=None)
+def _moment(seconds: float) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).replace(tzinfo=None)
 
 
 def _now() -> dt.datetime:
-    return _moment(time.time_ns())
+    return _moment(time.time())
