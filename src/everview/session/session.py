@@ -538,6 +538,7 @@ class Session:
             function = UserFunction(function, declared(returns), False)
         self._core.functions[name.lower()] = function
         self._core.catalog.functions.give(function.function)
+        self._core.catalog.changed()  # statements that call it mean something else now
 
     # facts
 

@@ -51,7 +51,9 @@ from everview.session.reads import concurrent_reads
 from everview.session.reads.snapshot import consolidated
 from everview.session.rights.principal import WHO
 from everview.sql.ddl import schemas
+from everview.sql.rights import shared_queries
 from everview.sql.scalar.names import spelled
+from everview.sql.text.error_positions import Source
 from everview.types import BOOL, INT, STR
 
 if TYPE_CHECKING:
@@ -491,6 +493,9 @@ def _shape(sql: Statements, wanted: Wanted) -> tuple[list[str], list[Any]]:
     """Names and types of what is subscribed to; nothing is made."""
     inside = _inside(wanted)
     if inside.startswith("("):
+        known = shared_queries.columns_of_known(sql, Source(inside, dialect=sql.dialect))
+        if known is not None:
+            return [c.name for c in known], [c.type for c in known]
         shape = sql.shape(inside[1:-1], lambda node: None)
         if shape is None:
             raise PgError("E_SYNTAX", "42601", "a query is missing in the brackets", "SUBSCRIBE TO (SELECT ...)")

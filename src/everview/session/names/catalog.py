@@ -7,6 +7,7 @@ elsewhere. A durable session has an `EntryLog`; one in memory keeps no entries.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -72,7 +73,10 @@ class Catalog:
         """runs writing and recording of entries as one uninterruptible unit"""
         self._overview: Overview | None = None
         self.version = 0
-        """changes with every definition: what was bound before may mean something else now"""
+        """changes with every definition"""
+        self.meaning = 0
+        """changes with those that statements can name: what was bound before may mean something else now"""
+        self._nameless = threading.local()
         self.tables: dict[str, Table] = Named(self.changed)
         self.views: dict[str, View] = Named(self.changed)
         self.rearranged = 0
@@ -109,7 +113,21 @@ class Catalog:
     def changed(self) -> None:
         """Invalidate caches after a table or view was created, dropped or rebuilt."""
         self._overview = None
+        self._count()
+
+    def _count(self) -> None:
         self.version += 1
+        self.meaning += not getattr(self._nameless, "inside", False)
+
+    @contextmanager
+    def nameless(self) -> Iterator[None]:
+        """What this thread creates or drops inside has a name that no statement uses."""
+        before = getattr(self._nameless, "inside", False)
+        self._nameless.inside = True
+        try:
+            yield
+        finally:
+            self._nameless.inside = before
 
     def check_new(self, name: str) -> None:
         """Refuse a name that a new object cannot have."""
@@ -145,7 +163,7 @@ class Catalog:
         """Write an entry and update the catalog, uninterruptibly. An asynchronous exception may still propagate
         although everything is done (`has_noted`).
         """
-        self.version += 1
+        self._count()
         if self.entry_log is not None or then is not None:
             self.uninterruptible.run(lambda: self._note(entries, then))
 

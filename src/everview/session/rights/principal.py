@@ -54,8 +54,46 @@ class Principal:
             return self.name
         return self.attributes.get(name.lower())
 
+    def observed(self) -> Principal:
+        """The same principal, whose attributes note which of them are read."""
+        return replace(self, attributes=ObservedAttributes(self.attributes))
+
+    def unobserved(self) -> Principal:
+        """The same principal, whose attributes note nothing: to read values that will not matter."""
+        given = self.attributes
+        return replace(self, attributes=given.of) if isinstance(given, ObservedAttributes) else self
+
     def __hash__(self) -> int:
         return hash((self.role, self.acts_as, self.token, self.free))
+
+
+class ObservedAttributes(Mapping[str, Any]):
+    """Attributes that note which of them were read, and their values (None: missing).
+
+    >>> who = Principal("ann", attributes={"tenant": "a", "level": 1}).observed()
+    >>> who.setting("tenant"), who.setting("town")
+    ('a', None)
+    >>> who.attributes.read
+    {'tenant': 'a', 'town': None}
+    """
+
+    def __init__(self, of: Mapping[str, Any]) -> None:
+        self.of = of
+        self.read: dict[str, Any] = {}
+        self.all_read = False
+        """whether they were listed: then it matters which there are"""
+
+    def __getitem__(self, name: str) -> Any:
+        self.read[name] = self.of.get(name)
+        return self.of[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.all_read = True
+        return iter(self.of)
+
+    def __len__(self) -> int:
+        self.all_read = True
+        return len(self.of)
 
 
 NOBODY = Principal("")

@@ -3,7 +3,7 @@
 Binding a statement of one row takes fifty times as long as inserting the row. A client that repeats a statement with
 other values has it bound once, with *slots* in place of the values (`Slots`). The result is executed again and again,
 until anything that binding depends on has changed: a definition, a right, the role, the time zone, the search path
-(`_stamp`).
+(`binding_stamp`).
 
 Is the bound form the same for all values? Binding may inspect a value: it parses quoted dates, folds constants, drops
 conditions. Three rules exclude that:
@@ -35,6 +35,7 @@ from everview.session.rights.principal import WHO
 from everview.sql.answers.parameter_values import Given
 from everview.sql.answers.parameters import Learned
 from everview.sql.dml import volatile_functions
+from everview.sql.select.binding_stamp import binding_stamp
 from everview.sql.select.query import Query
 from everview.sql.text import statement_reader
 
@@ -183,7 +184,7 @@ class BoundChanges:
         """A statement with its slots filled, from its second execution on; None if it must be bound anew."""
         if len(text) > KEPT_LETTERS or not text.lstrip()[:6].upper().startswith(_FIRST):
             return None
-        key, stamp = (text, *given.known.items()), _stamp(sql)
+        key, stamp = (text, *given.known.items()), (WHO.get(), *binding_stamp(sql))
         known = self._kept.get(key)
         if known is None or known[0] not in (stamp, None):
             self._keep(key, (None, None))  # it was here once
@@ -199,13 +200,6 @@ class BoundChanges:
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
-
-
-def _stamp(sql: Statements) -> tuple[Any, ...]:
-    """What binding depends on."""
-    core = sql.core
-    definitions = core.catalog.version, core.catalog.rearranged, core.access.version
-    return *definitions, WHO.get(), sql.role, core.zone, core.search_path, sql.dialect, sql.plan, sql.way
 
 
 def bound(sql: Statements, text: str, given: Given, bind: Callable[[exp.Expr, Source], Do]) -> BoundChange | None:

@@ -7,6 +7,7 @@ Read in this order:
     row_checks                 rows that are staged, compared with policies
     identity                   current_user, current_setting
     visible_relations, shares  a table or view as one tenant sees it
+    known_queries              queries that are bound once for many users
     shared_queries             queries that many tenants follow: three ways to share them
 
 Decisions are made by `everview.session.rights.access`, and nowhere else.

@@ -244,6 +244,7 @@ def condition(access: Access, name: str, *commands: str, check: bool = False) ->
 def asked(tree: exp.Expr, who: Principal, shared: bool = False) -> dict[str, Any]:
     """Substitute a principal's attributes into a condition, as constants or (`shared`) as parameters; return which."""
     used: dict[str, Any] = {}
+    who = who.unobserved() if shared else who  # values of parameters do not matter to the plan
     for node in list(tree.find_all(exp.Anonymous, exp.CurrentUser, exp.SessionUser)):
         if isinstance(node, exp.Anonymous):
             if str(node.this).lower() != "current_setting":

@@ -19,8 +19,9 @@ whether it is complete, so nothing is revealed to others.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
@@ -40,7 +41,8 @@ from everview.session.rights.principal import Principal, acting
 from everview.sql.answers import one_off
 from everview.sql.answers.parameters import Learned, Parameters
 from everview.sql.ddl import schemas
-from everview.sql.rights import policies, visible_relations
+from everview.sql.rights import known_queries, policies, visible_relations
+from everview.sql.rights.known_queries import KnownQueries
 from everview.sql.rights.shares import Computed, Share, equal_to
 from everview.sql.scalar.constants import text_as
 from everview.sql.select.compiler import Compiler
@@ -86,10 +88,29 @@ class Bound:
     place: plan.Table | None = None
     """the placeholder for their values in the plan"""
 
-    @property
+    @cached_property
     def node(self) -> plan.Node:
         """The plan of the delivered columns: the attributes' values first, if they are parameters."""
         return joins.take(self.query.node, range(self.query.width))
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the plan."""
+        return digest(self.node)
+
+
+@dataclass(frozen=True)
+class Followable:
+    """How a query can be followed, by everybody to whom it applies (`everview.sql.rights.known_queries`)."""
+
+    bare: str = ""
+    """it is a table or view itself, of this name"""
+    routed: Bound | None = None
+    """its plan for all values of the attributes, if it has one"""
+    alone: Bound | None = None
+    """its plan for the user who followed it first"""
+    who: Principal | None = None
+    """that user"""
 
 
 # following
@@ -105,20 +126,81 @@ def of_name(sql: Statements, name: str) -> Subscribable | Share:
 
 def of_query(sql: Statements, source: Source) -> Subscribable | Share:
     """A query, as the current user may follow it."""
+    who = sql.core.access.acting()
+    assert who is not None
+    known: KnownQueries[Followable] = sql.core.attached.setdefault("known queries", KnownQueries())
+    plain = known_queries.is_plain(source) and sql.core.transactions.pending() is None
+    found = known.find(sql, source, who) if plain else None
+    if found is not None and (share := _followed(sql, source, who, found)) is not None:
+        return share
+    found, attributes = _bound(sql, source, who)
+    if plain and attributes is not None:
+        known.keep(sql, source, who, attributes, found)
+    share = _followed(sql, source, who, found)
+    if share is None:
+        assert found.alone is not None
+        share = _of_value(sql, found.alone, source)
+    return share
+
+
+def columns_of_known(sql: Statements, source: Source) -> list[Column] | None:
+    """The columns of a query that the current user, or another with the same plan, has followed before."""
+    who, known = sql.core.access.acting(), sql.core.attached.get("known queries")
+    if who is None or known is None or not known_queries.is_plain(source):
+        return None
+    found: Followable | None = known.find(sql, source, who)
+    bound = None if found is None else found.routed or found.alone
+    if bound is None:
+        return None
+    names, types = bound.query.names, bound.node.types[len(bound.types) :]
+    return [Column(n, t) for n, t in zip(names, types, strict=True)]
+
+
+def _bound(sql: Statements, source: Source, who: Principal) -> tuple[Followable, Mapping[str, Any] | None]:
+    """How a query can be followed, and the attributes of the user that this depends on; None if it is only for now."""
     tree = statement_reader.parsed(source)
-    bare = _bare(sql, tree)
-    if bare and sql.sharing in (None, "delivery"):
-        found = visible_relations.seen(sql.session, bare)
-        if not isinstance(found, Computed):
-            return found  # type: ignore[no-any-return]
+    bare, read = known_queries.observing(who, lambda: _bare(sql, tree) if sql.sharing in (None, "delivery") else "")
+    if bare and not isinstance(visible_relations.seen(sql.session, bare), Computed):
+        return Followable(bare), read
     if is_guest():  # of a step: its state is created after that
         raise MustWait
-    alone = consumed_parts.whole(tree, source, lambda: _alone(sql, tree, source))
+    alone, read = known_queries.observing(
+        who, lambda: consumed_parts.whole(tree, source, lambda: _alone(sql, tree, source))
+    )
     _check_names(alone.query, tree, source)
-    way, routed, _ = _chosen(sql, alone, tree, source)
-    if way == "route" and routed is not None:
-        return _routed(sql, routed, alone)
-    return _of_value(sql, alone, source)
+    (_, routed, _), read_shared = known_queries.observing(who, lambda: _chosen(sql, alone, tree, source))
+    compiler, node = alone.compiler, alone.node
+    given: tuple[plan.Node, ...] = ()
+    if routed is not None:
+        assert routed.place is not None
+        compiler, node, given, read = routed.compiler, routed.node, (routed.place,), read_shared
+    lasts = known_queries.is_lasting(source, compiler, node, given)
+    return Followable("", routed, alone, who), read if lasts else None
+
+
+def _followed(sql: Statements, source: Source, who: Principal, found: Followable) -> Subscribable | Share | None:
+    """A query, followed; None if it must be bound for this user."""
+    if found.bare:
+        seen = visible_relations.seen(sql.session, found.bare)
+        return None if isinstance(seen, Computed) else seen
+    if is_guest():
+        raise MustWait
+    assert found.alone is not None
+    if found.routed is None:
+        return _of_value(sql, found.alone, source)
+    codes = _codes(sql.core, found.routed, who)
+    if codes is None:
+        return None
+    alone = found.alone
+    if found.who != who:
+
+        @cache
+        def own() -> Bound:
+            with acting(who):
+                return _alone(sql, statement_reader.parsed(source), source)
+
+        return _routed(sql, found.routed, codes, own)
+    return _routed(sql, found.routed, codes, lambda: alone)
 
 
 def _chosen(sql: Statements, alone: Bound, tree: exp.Expr, source: Source) -> tuple[Way, Bound | None, str]:
@@ -166,15 +248,13 @@ def _with_parameters(sql: Statements, alone: Bound, tree: exp.Expr, source: Sour
         return Bound(query, compiler, known, place)
 
 
-def _routed(sql: Statements, routed: Bound, alone: Bound) -> Share:
-    core, who = sql.core, sql.core.access.acting()
-    assert who is not None
-    codes = _codes(core, routed, who)
-    trunks = _trunks(core)
-    key = "route", digest(routed.node), routed.query.names
+def _routed(sql: Statements, routed: Bound, codes: tuple[int, ...], alone: Callable[[], Bound]) -> Share:
+    """One dataflow for all values of the attributes; `alone` binds the query for this user."""
+    core, trunks = sql.core, _trunks(sql.core)
+    key = "route", routed.digest, routed.query.names
     trunk = trunks.get(key)
     if trunk is None or relation_of(trunk.view).dropped:
-        with acting(None):
+        with acting(None), core.catalog.nameless():
             trunk = trunks[key] = _planted(sql, routed)
     assert trunk.values is not None
     if not trunk.counts.get(codes):
@@ -192,7 +272,7 @@ def _routed(sql: Statements, routed: Bound, alone: Bound) -> Share:
         way="route",
         complete=_completeness(sql, alone),
     )
-    share.reads = tuple(alone.compiler.used)
+    share.reads = tuple(routed.compiler.used)
     share.when_closed(lambda: _leave(core, key, codes))
     return share
 
@@ -201,7 +281,7 @@ def _planted(sql: Statements, routed: Bound) -> Trunk:
     """Create a dataflow for all values of the attributes."""
     core = sql.core
     columns = [Column(f"${n}", t) for n, t in routed.types.items()]
-    values = core.definitions.tables.system(f"{RESERVED_PREFIX}shared {digest(routed.node)[:16]} values", columns)
+    values = core.definitions.tables.system(f"{RESERVED_PREFIX}shared {routed.digest[:16]} values", columns)
     if stale := core.transactions.present(values, None):  # left by a killed server
         core.transactions.stage(values, stale, -1)
     try:
@@ -224,10 +304,10 @@ def _planted(sql: Statements, routed: Bound) -> Trunk:
 def _of_value(sql: Statements, alone: Bound, source: Source) -> Share:
     """A separate dataflow, for all followers with the same attributes."""
     core, trunks = sql.core, _trunks(sql.core)
-    key = "value", digest(alone.node), alone.query.names
+    key = "value", alone.digest, alone.query.names
     trunk = trunks.get(key)
     if trunk is None or relation_of(trunk.view).dropped:
-        with acting(None):
+        with acting(None), core.catalog.nameless():
             collection = sql.collection(alone.compiler, alone.node, alone.query.names)
             name = f"(shared {next(_NUMBERS)})"
             view = sql.session.view(name, collection, plan=sql.how_to_join(alone.node, source))
@@ -249,7 +329,7 @@ def _leave(core: Core, key: Any, codes: tuple[int, ...]) -> None:
         return
     del trunk.counts[codes]
     trunk.since.pop(codes, None)
-    with acting(None):
+    with acting(None), core.catalog.nameless():
         if trunk.counts:
             assert trunk.values is not None
             core.transactions.stage(trunk.values, [codes], -1)
@@ -261,10 +341,11 @@ def _leave(core: Core, key: Any, codes: tuple[int, ...]) -> None:
             trunk.values.drop()
 
 
-def _completeness(sql: Statements, alone: Bound) -> Callable[[], None]:
+def _completeness(sql: Statements, bind: Callable[[], Bound]) -> Callable[[], None]:
     """Whether a tenant's own result could be computed, by computing it alone."""
 
     def check() -> None:
+        alone = bind()
         node = alone.node
         try:
             one_off.rows(sql.session, node, lambda: sql.collection(alone.compiler, node, alone.query.names), None)
@@ -274,13 +355,22 @@ def _completeness(sql: Statements, alone: Bound) -> Callable[[], None]:
     return check
 
 
-def _codes(core: Core, routed: Bound, who: Principal) -> tuple[int, ...]:
-    """The values of the attributes that somebody has."""
-    claims = {name.replace(".", "_"): value for name, value in routed.compiler.claims.items()}
-    values = []
+def _codes(core: Core, routed: Bound, who: Principal) -> tuple[int, ...] | None:
+    """The values of the attributes that somebody has; None if some are missing, or of another type."""
+    claims = {name.replace(".", "_"): name for name in routed.compiler.claims}
+    values: list[Any] = []
     for name, declared in routed.types.items():
-        text = policies.constant(claims[name]).name
-        fitted: Any = text_as(text, declared, exp.null(), Source(text)) if declared.kind != "str" else None
+        value = who.setting(claims[name])
+        if value is None:
+            return None
+        text = policies.constant(value).name
+        if declared.kind == "str":
+            values.append(text)
+            continue
+        try:
+            fitted: Any = text_as(text, declared, exp.null(), Source(text))
+        except EverviewError:
+            return None
         values.append(text if fitted is None else fitted.value)
     return Codec(tuple(routed.types.values()), tuple(routed.types), core.interner).encode_row(tuple(values))
 

@@ -4,6 +4,7 @@ Read in this order:
 
     scopes                            relations, and name resolution
     query, compiler                   a bound query; its binder: WITH, tables, and dispatch
+    binding_stamp                     what binding depends on
     select_statement, outputs, stars  SELECT and its outputs; `values` has VALUES
     limits, sort_keys                 DISTINCT, ORDER BY and LIMIT; `row_counts` parses row counts
     set_operations, row_types         UNION and the like; common types of rows
