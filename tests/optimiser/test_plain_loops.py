@@ -68,6 +68,55 @@ def test_trees_are_given_their_starts_as_often_as_they_come(name: str) -> None:
         assert "reduce distinct" not in operators
 
 
+@pytest.mark.parametrize(
+    ("question", "name"), [each for each in ALL if "scc" not in each[0] and each not in spellings.INSTEAD]
+)
+def test_the_answer_is_kept_once(question: str, name: str) -> None:
+    """A view that only names or orders the columns of a loop reads the loop's own rows."""
+    with ev.connect() as db:
+        edge, root = tables(db, question)
+        before = set(inside(db).runtime.dataflow.operators())
+        view = spellings.PLAIN[question][name](db)
+        root.insert([(0,)])
+        edge.insert([(i, i + 1, *((1,) if question == "sssp" else ())) for i in range(100)])
+        made = [o.describe() for o in inside(db).runtime.dataflow.operators() if o not in before]
+        assert len(view.rows()) == 101
+        assert "arrange rows" not in made, made
+
+
+SWAPPED = """
+CREATE VIEW far AS WITH RECURSIVE p(node, cost) AS (
+    SELECT node, min(cost) FROM (
+        SELECT node, 0 AS cost FROM root UNION ALL SELECT e.dst, p.cost + 1 FROM p JOIN edge e ON e.src = p.node) AS s
+    GROUP BY node)
+SELECT cost AS hops, node AS at FROM p
+"""
+
+
+def test_columns_of_a_loop_in_another_order_outlive_the_session(tmp_path: Path) -> None:
+    heard: list[object] = []
+    with ev.connect(str(tmp_path)) as db:
+        edge, root = tables(db, "wcc")
+        db.sql(SWAPPED)
+        view = db["far"]
+        assert isinstance(view, ev.View)
+        view.subscribe(lambda batch: heard.extend(batch.rows()))
+        root.insert([(0,)])
+        edge.insert([(0, 1), (1, 2), (0, 3), (3, 2), (2, 4)])
+        edge.delete([(0, 1)])
+        assert sorted(view.rows()) == [(0, 0), (1, 3), (2, 2), (3, 4)]
+        assert ((1, 1), -1) in heard
+        above = db.view("above", view.filter(ev.col.hops > 1))
+        assert sorted(above.rows()) == [(2, 2), (3, 4)]
+        assert view.lookup((2,)) == [(2, 2)]
+    with ev.connect(str(tmp_path)) as db:
+        assert sorted(db["far"].rows()) == [(0, 0), (1, 3), (2, 2), (3, 4)]
+        db["edge"].insert([(0, 4)])
+        assert sorted(db["far"].rows()) == [(0, 0), (1, 3), (1, 4), (2, 2)]
+        assert sorted(db["above"].rows()) == [(2, 2)]
+        assert db.check() == []
+
+
 @pytest.mark.parametrize("name", ["collections, over a union", "SQL, two rules", "rules"])
 def test_on_shards_labels_spread_small_ones_first(name: str) -> None:
     """There are no trees on shards."""

@@ -178,22 +178,19 @@ class Builder:
         return arrangement
 
     def _renamed(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement | None:
-        """If the node has the columns of levels in another order, their own arrangement: another would store the rows
-        that levels are there to save.
+        """If the node has the columns of a recursion over edges, in any order, that one's own arrangement: another
+        would store all of its rows again, and get every change of them.
         """
-        below = node.child if isinstance(node, plan.Project) else None
-        if not isinstance(below, Frontier) or below.levels is None:
+        below, places = _columns_below(node)
+        if below is node or not isinstance(below, Frontier | StrongLabels):
             return None
-        assert isinstance(node, plan.Project)
-        places = [e.index for e in node.exprs if isinstance(e, ColumnRef)]
-        if sorted(places) != list(range(len(below.types))) or len(places) != len(node.exprs):
+        if sorted(places) != list(range(len(below.types))):
             return None
         self.flow(below)
-        (own,) = self.existing(below)
-        found = Arrangement(own.operator, tuple(places.index(c) for c in own.order))
-        if not found.serves(keys):
-            return None
-        self.arrangements.setdefault(self.key(node), []).append(found)
+        renamed = (Arrangement(a.operator, tuple(places.index(c) for c in a.order)) for a in self.existing(below))
+        found = next((a for a in renamed if a.serves(keys)), None)
+        if found is not None:
+            self.arrangements.setdefault(self.key(node), []).append(found)
         return found
 
     def note_narrowed(self, whole: Mapping[plan.Node, plan.Node]) -> None:
@@ -445,6 +442,25 @@ class Builder:
         if source.operator.scope is not scope and (source.operator, scope) not in self._activations:
             self._activations.add((source.operator, scope))
             Activate(self.dataflow, source, scope)
+
+
+def _columns_below(node: plan.Node) -> tuple[plan.Node, list[int]]:
+    """What is below projections that only select and order columns, and which of its columns the node has.
+
+    >>> from everview.types import INT
+    >>> table = plan.Table(0, (INT, INT))
+    >>> swapped = plan.Project(table, (ColumnRef(INT, 1), ColumnRef(INT, 0)))
+    >>> _columns_below(plan.Project(swapped, (ColumnRef(INT, 0),))) == (table, [1])
+    True
+    """
+    places = list(range(len(node.types)))
+    while isinstance(node, plan.Project):
+        read = [node.exprs[i] for i in places]
+        found = [e.index for e in read if isinstance(e, ColumnRef)]
+        if len(found) < len(read):
+            break
+        node, places = node.child, found
+    return node, places
 
 
 _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
