@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from everview.language.relation import relation_of
 from everview.optimiser.adaptive import Adaptive, Policy, Trial, Watched
 from everview.optimiser.best_plans import observed_rows
 from everview.optimiser.current_cost import PresentPlan
-from everview.optimiser.problem import power
+from everview.optimiser.model import Model
+from everview.optimiser.problem import TOP, power
 from everview.plan import nodes as plan
 from everview.session.local_shards import local_shards
 from tests.inside import inside
@@ -242,6 +244,32 @@ def test_rows_between_joins_are_seen_where_columns_may_be_null(connect: Callable
         present = PresentPlan(watched.node, watched.living.join.tree.leaves)
         seen = present.seen(watched.living.problem, observed_rows(inside(db)))
         assert {mask.bit_count() for mask in seen} == {2, 3}
+        made.close()
+
+
+def test_changes_between_joins_are_estimated_as_one_for_each_row_that_a_transaction_changes() -> None:
+    """Joined from the end, a chain keeps a number for each of 20 values, which a transaction changes once."""
+    rng = random.Random(4)
+    with ev.connect() as db:
+        for name in "abcd":
+            db.sql(f"CREATE TABLE {name} (x int NOT NULL, y int NOT NULL)")
+        db.sql("""CREATE VIEW v AS SELECT a.x, count(*) AS n FROM d JOIN c ON c.y = d.x JOIN b ON b.y = c.x
+                  JOIN a ON a.y = b.x GROUP BY a.x""")
+        made = Adaptive(inside(db), Policy(trial=0, margin=1e9, every=0))
+        for _ in range(12):
+            with db.transaction():
+                for name in "abcd":
+                    db[name].insert([(rng.randrange(20), rng.randrange(20)) for _ in range(40)])
+        (watched,) = made._watched.values()
+        present = PresentPlan(watched.node, watched.living.join.tree.leaves)
+        problem = made._problem(watched, present)
+        seen = inside(db).statistics.rate_of
+        between = {l: seen(node) for l, _, node, _ in present.joins if l.bit_count() > 1}
+        assert {mask.bit_count() for mask in between} == {2, 3}
+        for mask, rate in between.items():
+            assert rate is not None
+            assert 0.5 < Model(problem).flow(mask) / power(problem.steps) / rate < 2
+            assert Model(replace(problem, steps=TOP)).flow(mask) / power(problem.steps) / rate > 5
         made.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,14 +35,16 @@ def followed(chosen: dict[Or, And], space: Space) -> dict[Or, And]:
     return found
 
 
-def changed(given: Problem, rng: random.Random) -> tuple[Problem, dict[str, dict]]:
+def changed(given: Problem, rng: random.Random) -> tuple[Problem, dict[str, Any]]:
     """The problem with a few other statistics, and what to tell the optimiser."""
-    told: dict[str, dict] = {"rows": {}, "changes": {}, "values": {}, "factors": {}}
+    told: dict[str, Any] = {"rows": {}, "changes": {}, "values": {}, "factors": {}}
     relations = list(given.relations)
     for _ in range(rng.randint(1, 3)):
         r = rng.randrange(len(relations))
-        kind, log = rng.choice(tuple(told)), rng.randrange(20 * UNIT)
-        if kind == "factors":
+        kind, log = rng.choice((*told, "steps")), rng.randrange(20 * UNIT)
+        if kind == "steps":
+            told[kind] = log
+        elif kind == "factors":
             told[kind][rng.choice(sorted(connected(given)))] = rng.randrange(-3 * UNIT, 3 * UNIT)
         elif kind == "values":
             v = rng.choice(list(bits(relations[r].variables)))
@@ -50,7 +53,8 @@ def changed(given: Problem, rng: random.Random) -> tuple[Problem, dict[str, dict
         else:
             other = replace(relations[r], rows=log) if kind == "rows" else replace(relations[r], changes=log)
             relations[r], told[kind][r] = other, log
-    return replace(given, relations=tuple(relations), factors={**given.factors, **told["factors"]}), told
+    factors, steps = {**given.factors, **told["factors"]}, told.get("steps", given.steps)
+    return replace(given, relations=tuple(relations), factors=factors, steps=steps), told
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -129,6 +133,7 @@ def test_a_change_that_is_taken_back_leaves_no_trace(optimiser: Pruned) -> None:
         rows={r: of.rows for r, of in relations},
         changes={r: of.changes for r, of in relations},
         values={(r, v): of.values[v] for r, of in relations for v in bits(of.variables)},
+        steps=given.steps,
     )
     assert (optimiser.best(number), optimiser.ways(number)) == (before, ways)
 

@@ -308,7 +308,8 @@ class Adaptive:
             rate = core.statistics.rate_of(leaf)
             changes = relation.changes if rate is None else logarithm(rate * transactions)
             relations.append(replace(relation, changes=changes))
-        problem = replace(watched.living.problem, relations=tuple(relations), factors={})
+        steps = logarithm(transactions)
+        problem = replace(watched.living.problem, relations=tuple(relations), factors={}, steps=steps)
         seen = watched.seen(problem, present.seen(problem, observed_rows(core)))
         return replace(problem, factors=present.factors(problem, seen))
 
@@ -325,9 +326,12 @@ class Adaptive:
         factors = {m: problem.factors.get(m, 0) for m in masks}
         factors = {m: log for m, log in factors.items() if _moved(told.factors.get(m, 0), log)}
         indexes = {r: new.indexes for r, (old, new) in pairs if old.indexes != new.indexes}
-        if not (rows or changes or values or factors or indexes):
+        steps = problem.steps if _moved(told.steps, problem.steps) else None
+        if not (rows or changes or values or factors or indexes) and steps is None:
             return False
-        optimiser.observe(watched.number, rows=rows, changes=changes, values=values, factors=factors, indexes=indexes)
+        optimiser.observe(
+            watched.number, rows=rows, changes=changes, values=values, factors=factors, steps=steps, indexes=indexes
+        )
         watched.told = problem
         return True
 

@@ -7,7 +7,8 @@ exist already, and for *work per change* as long as it lives:
                  values that all its relations but the one with the fewest have; times observed corrections
     span(E)      the number of combined values of the variables of E still read: equal rows are one row with a
                  weight, so no more are kept, nor changed by one change
-    flow(E)      changes of E: each change of a relation r meets size(E) / rows(r) rows of the others
+    flow(E)      changes of E: each change of a relation r meets size(E) / rows(r) rows of the others; but what one
+                 transaction does to a row is one change, so a transaction makes at most span(E) of them
     state(E)     words of E: its rows times the width of a row
 
     join         flow(E) rows come out, and each change of either side is looked up in the other
@@ -67,7 +68,8 @@ class Model:
 
     def _flow(self, mask: int) -> int:
         size, span = self.size(mask), self.span(mask)
-        return sum(power(r.changes + min(size - r.rows, span)) for r in self.problem.members(mask))
+        single = sum(power(r.changes + min(size - r.rows, span)) for r in self.problem.members(mask))
+        return min(single, power(self.problem.steps + span))
 
     def held(self, mask: int) -> int:
         """The number of distinct rows of a join."""

@@ -91,7 +91,8 @@ class Level:
 class Problem:
     """A join to be optimised. `pipelines` are those of the possible joins at once, by strategy and source. `factors`
     are observed corrections to the estimated sizes of sets of relations, by mask. `forgotten` gives, for a variable's
-    bit, the relations after whose join it is no longer read; others are read to the end.
+    bit, the relations after whose join it is no longer read; others are read to the end. `steps` is the logarithm of
+    the number of transactions that bring the changes, by default so many that each brings one.
 
     >>> edge = Relation("edge", 0b011, 10205, 10205, {1: 9000, 2: 9000})
     >>> node = Relation("node", 0b010, 9000, 0, {2: 9000})
@@ -103,6 +104,7 @@ class Problem:
     pipelines: Mapping[str, tuple[tuple[Level, ...], ...]] = field(default_factory=dict, compare=False)
     factors: Mapping[int, int] = field(default_factory=dict, compare=False)
     forgotten: Mapping[int, int] = field(default_factory=dict, compare=False)
+    steps: int = TOP
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.relations) <= MOST_RELATIONS:

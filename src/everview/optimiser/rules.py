@@ -44,6 +44,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "changes": ("q", "r", "log"),
     "values": ("q", "r", "v", "log"),
     "factor": ("q", "e", "log"),
+    "steps": ("q", "log"),
     "index": ("q", "m", "k", "n"),
     "forgotten": ("q", "v", "m"),
     "whole": ("q", "e"),
@@ -52,7 +53,13 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 """The facts: relations with their bit, statistics, indexes by key and what follows it, pipelines of joins at once."""
 
-STATISTICS = {"rows": ("q", "r"), "changes": ("q", "r"), "values": ("q", "r", "v"), "factor": ("q", "e")}
+STATISTICS = {
+    "rows": ("q", "r"),
+    "changes": ("q", "r"),
+    "values": ("q", "r", "v"),
+    "factor": ("q", "e"),
+    "steps": ("q",),
+}
 """The facts that change, and their keys."""
 
 SPACE = """
@@ -81,7 +88,9 @@ correction(Q, E, sum(F)) :- factor(Q, S, F), part_of(Q, S, E).
 size(Q, E, greatest(T - D + X, 0)) :- together(Q, E, T), matching(Q, E, D), correction(Q, E, X).
 per_row(Q, R, C - L) :- rows(Q, R, L), changes(Q, R, C).
 moving(Q, E, R, L, C) :- member(Q, E, R), rows(Q, R, L), changes(Q, R, C).
-flow(Q, E, sum(F)) :- moving(Q, E, _, L, C), size(Q, E, S), span(Q, E, T), F = POWER(C + least(S - L, T)).
+single(Q, E, sum(F)) :- moving(Q, E, _, L, C), size(Q, E, S), span(Q, E, T), F = POWER(C + least(S - L, T)).
+most(Q, E, POWER(N + T)) :- span(Q, E, T), steps(Q, N).
+flow(Q, E, least(F, M)) :- single(Q, E, F), most(Q, E, M).
 width(Q, E, sum(W)) :- member(Q, E, R), relation(Q, R, _, _, W), not whole(Q, E).
 state(Q, E, P * W) :- size(Q, E, S), span(Q, E, T), width(Q, E, W), P = POWER(least(S, T)).
 """
@@ -221,10 +230,11 @@ class Optimiser:
         changes: Mapping[int, int] | None = None,
         values: Mapping[tuple[int, int], int] | None = None,
         factors: Mapping[int, int] | None = None,
+        steps: int | None = None,
         indexes: Mapping[int, frozenset[tuple[int, int]]] | None = None,
     ) -> None:
-        """Update changed statistics: of relations by position, of variables by bit, of sets of relations by mask; and
-        the complete set of indexes of a relation.
+        """Update changed statistics: of relations by position, of variables by bit, of sets of relations by mask; the
+        number of transactions; and the complete set of indexes of a relation.
         """
         problem = self._known(number)
         told: dict[str, dict[tuple[int, ...], int]] = {
@@ -232,6 +242,7 @@ class Optimiser:
             "changes": {(number, r): log for r, log in (changes or {}).items()},
             "values": {(number, r, v): log for (r, v), log in (values or {}).items()},
             "factor": {(number, e): log for e, log in (factors or {}).items()},
+            "steps": {} if steps is None else {(number,): steps},
         }
         self._statistics.change(told, self._indexed(number, indexes) if indexes else ())
         if indexes:
@@ -318,6 +329,7 @@ def _facts(problem: Problem) -> dict[str, Iterable[tuple[Any, ...]]]:
         "changes": [(r, of.changes) for r, of in relations],
         "values": [(r, v, of.values[v]) for r, of in relations for v in bits(of.variables)],
         "factor": list({**no_corrections, **problem.factors}.items()),
+        "steps": [(problem.steps,)],
         "index": [(1 << r, *index) for r, of in relations for index in sorted(of.indexes)],
         "forgotten": list(problem.forgotten.items()),
         "whole": [(problem.whole,)],
