@@ -131,6 +131,30 @@ def test_a_load_of_which_little_is_reached() -> None:
         assert hops.lookup(n) == [(n, 1)] and hops.lookup(4 * n - 1) == [(4 * n - 1, 1)]
 
 
+def test_numbers_with_gaps_and_many_edges_are_found_directly() -> None:
+    """One node in ten numbers, a hundred edges for each: spare entries cost little beside the edges, and they stay."""
+    with ev.connect() as db:
+        edge, source = db.table("edge", {"src": int, "dst": int}), db.table("source", {"node": int})
+        hops = db.view("hops", Graph(edge).bfs(source))
+        source.insert([(0,)])
+        dice = np.random.default_rng(4)
+        rows = 10 * dice.integers(0, 1000, size=(100_000, 2))
+        edge.insert(rows)
+        (trees,) = operators(db)
+        slots = int(rows.max() - rows.min()) + 1
+        assert slots > 3 * len(hops.rows()) + 4096
+        assert structures.peek(trees.context, forest.FOREST_DIRECT) == slots
+        for at in range(0, 1000, 50):
+            with db.transaction():
+                edge.delete(rows[at : at + 50])
+                edge.insert([(int(rows[at, 0]), 5 + at)])
+        assert structures.peek(trees.context, forest.FOREST_DIRECT) == slots
+        kept = [(int(a), int(b)) for a, b in edge.rows()]
+        again = db.table("again", {"src": int, "dst": int})
+        again.insert(kept)
+        assert sorted(hops.rows()) == sorted(db.view("checked", Graph(again).bfs(source), plan="rounds").rows())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_views_of_what_is_there(seed: int) -> None:
     """Over tables that grew in several steps: their indexes have several batches, and rows that went again."""

@@ -26,6 +26,7 @@ there is no log.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
+from everview.kernels.frontier.epochs import spare_slots
 from everview.kernels.frontier.forest import (
     ALONG_ADD,
     ALONG_SAME,
@@ -116,7 +117,7 @@ SPREAD_OUT = 1
 
 DIRECT_UP_TO = 3
 """Slots for each one that has a value up to which every slot has an entry (`vertex_lookup`): less than `epochs.WASTE`,
-so that a forest is not grown again and again.
+so that a forest is not grown again and again. With many edges for each node there may be more (`epochs.spare_slots`).
 """
 
 FEW_SLOTS = 4096
@@ -371,7 +372,7 @@ def _make_room(ctx, load):
     """Room for all entries: for every slot one (LOAD_DIRECT) if most have a value, else only for those that have."""
     standing = _number(load)
     slots = ld(load, LOAD_SLOTS)
-    direct = slots <= DIRECT_UP_TO * standing + FEW_SLOTS
+    direct = slots <= DIRECT_UP_TO * standing + FEW_SLOTS + spare_slots(ctx)
     st(load, LOAD_DIRECT, 1 if direct else 0)
     st(load, LOAD_STANDING, slots if direct else standing)
     room_for(ctx, ld(load, LOAD_STANDING), slots if direct else 0, ld(load, LOAD_LOW))

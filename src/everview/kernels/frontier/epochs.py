@@ -32,7 +32,7 @@ from everview.kernels.run.scope import SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
 from everview.kernels.trace.batch import BATCH_DATA, BATCH_ROWS, time_at
 from everview.kernels.trace.sort import sort_rows
-from everview.kernels.trace.trace import TRACE_COLS, TRACE_DELTA, TRACE_STAMP, add_delta, clear_delta
+from everview.kernels.trace.trace import TRACE_COLS, TRACE_DELTA, TRACE_STAMP, add_delta, clear_delta, trace_rows
 
 A_WHILE = 200_000
 """FOREST_FUEL of one call: rows of edges to look at, some milliseconds."""
@@ -40,8 +40,17 @@ A_WHILE = 200_000
 WASTE = 4
 """How many times as many vertices as are in use there may be before a forest or a history is grown again."""
 
+SPARE_SHIFT = 3
+"""One slot in `1 << SPARE_SHIFT` edges may be spare: nine words, less than a fifth of what indexes hold of them."""
+
 SOURCES = 3
 """Traces whose changes matter besides the rules' edges: see `source`."""
+
+
+@inner
+def spare_slots(ctx):
+    """How many entries of a forest may be of nodes that nothing leads to, for the sake of quick look-ups."""
+    return trace_rows(ld(ld(ctx, FOREST_RULES), RULE_FORWARD)) >> SPARE_SHIFT if ld(ctx, FOREST_NRULES) > 0 else 0
 
 
 @inner

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
 from everview.kernels.frontier.bulk_load import LOAD_DONE, LOAD_IMPOSSIBLE, grow_at_once, prepare
-from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
+from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source, spare_slots
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
@@ -202,7 +202,7 @@ def _begin(ctx):
     if not changed:
         clear_delta(ld(ctx, FOREST_OUTPUT))
         return 0
-    if ld(ctx, FOREST_ENTRIES_N) > WASTE * trace_rows(ld(ctx, FOREST_OUTPUT)) + 4096:
+    if ld(ctx, FOREST_ENTRIES_N) > WASTE * trace_rows(ld(ctx, FOREST_OUTPUT)) + 2 * spare_slots(ctx) + 4096:
         st(ctx, FOREST_BUILT, 0)
     base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
     st(ctx, FOREST_EPOCH, 1)
