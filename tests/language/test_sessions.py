@@ -6,6 +6,7 @@ Each of these was once false: see the changelog.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -290,3 +291,14 @@ def test_columns_of_keys_and_indexes_are_there_once() -> None:
     for index, code in (("z", "E_COLUMN"), (["y", "x", "y"], "E_DUPLICATE")):
         with pytest.raises(ev.InputError, match=f"{code}.*index_by"):
             db.view("v", t.distinct(), index_by=index)
+
+
+@pytest.mark.parametrize("history", [-1, 2**63, 10**30])
+def test_a_history_that_no_word_holds_is_refused(history: int, tmp_path: Path) -> None:
+    for where in ((), (tmp_path / "state",)):
+        with pytest.raises(ev.InputError) as refused:
+            ev.connect(*where, history=history)
+        assert refused.value.code == "E_RANGE"
+    with ev.connect() as db, pytest.raises(ev.InputError) as refused:
+        db.view("v", db.table("t", {"x": int}), history=history)
+    assert refused.value.code == "E_RANGE"

@@ -7,6 +7,9 @@ from typing import Any
 
 from everview.errors import InputError, did_you_mean
 
+MOST = 2**62
+"""The largest count: kernels add to counts, and the sum must fit a word."""
+
 
 def check_count(what: str, number: Any, least: int) -> None:
     """Refuse an option that is not an integer or is too small.
@@ -19,6 +22,8 @@ def check_count(what: str, number: Any, least: int) -> None:
     """
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         raise InputError("E_RANGE", f"{what}={number!r}", f"give a whole number, {least} or more")
+    if number > MOST:
+        raise InputError("E_RANGE", f"{what}={number}", f"give at most {MOST}")
 
 
 def names_of(what: str, given: Any) -> tuple[str, ...]:
