@@ -362,9 +362,14 @@ def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:
         return None
     only, rows, diff = changes[0]
     arrangement = relation_of(only).arrangement
-    if len(changes) == 1 and arrangement.plain and type(rows) is list and len(rows) == 1:  # as most of those do
+    if arrangement.plain and type(rows) is list and len(rows) == 1:  # as most of those do
         row = rows[0]
-        return arrangement.operator.batcher, packer(len(row) + 2)(*row, time, diff)
+        if len(changes) == 1:
+            return arrangement.operator.batcher, packer(len(row) + 2)(*row, time, diff)
+        other, rows, back = changes[1]
+        if len(changes) == 2 and other is only and type(rows) is list and len(rows) == 1:  # a row is replaced
+            return arrangement.operator.batcher, packer(2 * len(row) + 4)(*row, time, diff, *rows[0], time, back)
+        rows = changes[0][1]
     words: list[int] = []
     for table, rows, diff in changes:
         if table is not only or type(rows) is not list:

@@ -100,12 +100,16 @@ def commit(
     long_way: Callable[..., None],
     arguments: tuple[Any, ...],
     changed: TableRelation | None = None,
+    *,
+    deferred: bool = False,
 ) -> None:
     """Equivalent to `turn(core, long_way, arguments)`, which commits changes; call it with `writing` and `lock` held.
-    `changed` is the relation, which may have been dropped while this thread waited for the locks.
+    `changed` is the relation, which may have been dropped while this thread waited for the locks. `deferred`: the
+    caller already defers signals, so a sound runtime need not look at the handlers again.
     """
     runtime = core.runtime
-    replaced = shield.up(runtime.sound and not runtime.captures.watched)
+    sound = runtime.sound and not runtime.captures.watched
+    replaced = shield.NOTHING if deferred and sound else shield.up(sound)
     try:
         if core.unsettled or core.released or core.stop is not None:
             core.prepare()

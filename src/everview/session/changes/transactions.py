@@ -441,13 +441,14 @@ enclosing transaction, and its offsets (None: there is no enclosing one)."""
 class Transaction:
     """An open transaction; see `everview.Session.transaction`."""
 
-    _replaced: tuple[shield.Replaced, ...] = ()
-    _before: tuple[Entered, ...] = ()
-    """one entry per nested `__enter__`"""
+    __slots__ = ("_before", "_core", "_into", "_replaced")
 
     def __init__(self, core: Core, into: ChangeSet | None = None) -> None:
         self._core = core
         self._into = into
+        self._replaced: tuple[shield.Replaced, ...] = ()
+        self._before: tuple[Entered, ...] = ()
+        """one entry per nested `__enter__`"""
 
     @shield.covered
     def __enter__(self) -> Transaction:
@@ -517,7 +518,7 @@ class Transaction:
                     transactions.accept(changes)
                 else:
                     with core.lock:
-                        commit(core, changes, transactions.accept, (changes,))
+                        commit(core, changes, transactions.accept, (changes,), deferred=bool(self._replaced))
         finally:
             self._before = self._before[:-1]  # no call between this and the release, so nothing can be raised there
             if taken:
