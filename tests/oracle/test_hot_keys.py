@@ -17,6 +17,7 @@ from everview.plan import nodes as plan
 from everview.plan.hot_keys import Hot
 from everview.runtime import row_samples
 from everview.session.local_shards import local_shards
+from everview.session.names.plan_swaps import PlanSwaps
 from tests.inside import inside
 from tests.oracle import test_graphs as graphs
 from tests.oracle import test_random_plans as plans
@@ -138,6 +139,114 @@ def test_hot_keys_are_split_after_opening_again_and_on_other_shards(tmp_path: Pa
         with ev.connect(str(tmp_path)) as db:  # one process again
             changed_alike([one, db], edges[200:260], edges[80:120])
             assert answers(db) == answers(one)
+
+
+LATER = ("ages", "hops", "mutual")
+"""Views whose joins are not in a loop, nor those of another view."""
+
+
+@pytest.mark.parametrize("shards", [2, 3, 5])
+def test_keys_that_become_hot_later_are_split(shards: int) -> None:
+    """The views are there before any row; a subscriber hears of the rows and of nothing else."""
+    edges = follows(shards)
+    told: dict[tuple[Any, ...], int] = {}
+
+    def tell(batch: Any) -> None:
+        for row, diff in batch.rows():
+            told[row] = told.get(row, 0) + diff
+
+    with ev.connect() as one, local_shards(shards) as db:
+        for session in (one, db):
+            declare(session, [])
+        db["hops"].subscribe(tell)
+        assert not any("hot" in db[name].explain() for name in LATER)
+        changed_alike([one, db], [], edges)
+        changed_alike([one, db], edges[:1], edges[:1])  # the first step after what was seen
+        assert all("become hot" in db[name].explain() for name in LATER)
+        assert answers(db) == answers(one)
+        more = follows(shards + 10, 40)
+        for delete, insert in ((edges[:50], more), (edges[250:320], []), (more[:30], edges[:50]), (edges[320:], [])):
+            changed_alike([one, db], delete, insert)
+            assert answers(db) == answers(one)
+        heard = [row for row, n in told.items() for _ in range(n)]
+        assert min(told.values()) >= 0 and sorted(heard) == sorted(one["hops"].rows())
+
+
+def test_a_second_celebrity_is_split_too() -> None:
+    with local_shards(2) as db:
+        f, u = db.table("f", {"who": int, "whom": int}), db.table("u", {"id": int, "age": int})
+        u.insert([(i, i) for i in range(100)])
+        f.insert([(i, 7) for i in range(300)])
+        v = db.view("v", f.join(u, f.whom == u.id).select(f.who, u.age))
+        assert "split over shards" in v.explain() and "become hot" not in v.explain()
+        f.insert([(i, 8) for i in range(900)])
+        f.insert([(0, 9)])
+        assert "1 key has become hot" in v.explain()
+        assert any("7, 8 split" in o.label for o in inside(db).runtime.dataflow.operators())
+        assert len(v.rows()) == 1201
+        f.delete([(i, 7) for i in range(300)])
+        assert len(v.rows()) == 901
+
+
+@pytest.mark.parametrize("make", [inprocess.session, inprocess_gang.session])
+def test_what_became_hot_stays_split_after_opening_again(tmp_path: Path, make: Any) -> None:
+    edges = follows(1)
+    with ev.connect() as one:
+        declare(one, [])
+        with ev.connect(make(2), state=str(tmp_path), shards=2) as db:
+            declare(db, [])
+            changed_alike([one, db], [], edges)
+            changed_alike([one, db], edges[:40], [])
+            assert "become hot" in db["hops"].explain()
+            assert answers(db) == answers(one)
+        with ev.connect(make(2), state=str(tmp_path)) as db:
+            assert any("split" in o.label for o in inside(db).runtime.dataflow.operators())
+            changed_alike([one, db], edges[40:80], follows(5, 30))
+            assert answers(db) == answers(one)
+            db.reshard(3)
+            changed_alike([one, db], edges[80:200], edges[:80])
+            assert answers(db) == answers(one)
+        with ev.connect(str(tmp_path)) as db:  # one process again
+            changed_alike([one, db], edges[200:260], edges[80:120])
+            assert answers(db) == answers(one)
+
+
+REPLANNED: list[plan.Node] = []
+
+
+@pytest.fixture(params=[2, 3])
+def everything_becomes_hot(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """Shards on which more and more values become hot: plans are swapped all the time."""
+    asked = [0]
+
+    def hot(self: row_samples.RowSamples, node: plan.Node, shards: int) -> Hot:
+        asked[0] += 1
+        tables = {one.id: one for one in node.walk() if isinstance(one, plan.Table)}
+        codes = tuple((code, 1) for code in range(-2, asked[0] % 9 - 3))
+        return tuple((t, c, codes) for t, table in sorted(tables.items()) for c in range(len(table.types)) if codes)
+
+    REPLANNED.clear()
+    replan = PlanSwaps.replan
+
+    def noted(self: PlanSwaps, join: plan.Node, target: plan.Node, why: str) -> None:
+        replan(self, join, target, why)
+        REPLANNED.append(target)
+
+    monkeypatch.setattr(PlanSwaps, "replan", noted)
+    monkeypatch.setattr(row_samples.RowSamples, "hot", hot)
+    monkeypatch.setattr(row_samples.RowSamples, "grown", True)
+    monkeypatch.setattr(row_samples.RowSamples, "looked", lambda self: None)
+    return Runtime("hot", lambda **options: local_shards(request.param, **options), share=0.5)
+
+
+def test_random_plans_whose_keys_become_hot(everything_becomes_hot: Runtime) -> None:
+    plans.test_plans_without_loops(everything_becomes_hot)
+    assert len(REPLANNED) > 10
+
+
+def test_random_loops_whose_keys_become_hot(everything_becomes_hot: Runtime) -> None:
+    """Joins that a loop reads are left as they are."""
+    plans.test_plans_with_loops(everything_becomes_hot, 1)
 
 
 @pytest.fixture(params=[2, 5])

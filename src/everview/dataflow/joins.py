@@ -37,7 +37,8 @@ def join(builder: Builder, node: plan.Join) -> Flow:
             residual.append((l, r))
         else:
             pairs.append((l, r))
-    flow = on_pairs(builder, left, right, tuple(pairs), node if isinstance(node, HotJoin) else None)
+    hot = node if isinstance(node, HotJoin) and builder.dataflow.sharded else None
+    flow = on_pairs(builder, left, right, tuple(pairs), hot)
     if residual:
         width = len(node.left.types)
         equal = [

@@ -1,13 +1,13 @@
 """Hot keys: joins in which one key has so many rows that its shard would do most of the work.
 
 On shards, rows with equal keys are joined on one shard. If one key has a share p of the rows, the speed-up is at most
-1/p for any number of shards. For keys known to be hot when a view is created, a join therefore splits the rows of one
-side over all shards, and copies those of the other side to every shard (`everview.dataflow.partitioning.HotKeys`). The
-side with more rows of such keys is split. Everything else about the join, in loops too, is unchanged.
+1/p for any number of shards. For hot keys, a join therefore splits the rows of one side over all shards, and copies
+those of the other side to every shard (`everview.dataflow.partitioning.HotKeys`). The side with more rows of such keys
+is split. Everything else about the join, in loops too, is unchanged.
 
 Hot keys are found in samples (`everview.runtime.row_samples`) and become part of the command that creates the view:
-every shard builds the same, and builds it again when a directory is opened, whatever the keys are by then. A key that
-becomes hot later is not split until the view is created again.
+every shard builds the same, and builds it again when a directory is opened, whatever the keys are by then. For a key
+that becomes hot later the join is replaced (`everview.session.names.hot_joins`), except in loops.
 
 Columns are traced from a join down to their table, through filters, projections and joins. In a loop one side usually
 comes from a table, and that side has the hot keys.
@@ -16,7 +16,7 @@ comes from a table, and that side has the hot keys.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from everview.expr.nodes import ColumnRef
@@ -65,7 +65,7 @@ def with_hot_keys(
     >>> print(*decided)
     join: hot keys of its right side split over shards, because 1 key has very many rows
     """
-    known = {(table, column): dict(keys) for table, column, keys in hot}
+    known = _by_column(hot)
     done: dict[int, plan.Node] = {}
     kept: list[plan.Node] = []  # so that the ids in `done` stay theirs
     decided: list[HotDecision] = []
@@ -88,7 +88,31 @@ def with_hot_keys(
     return found, decided
 
 
-def _split(node: plan.Node, known: dict[tuple[int, int], dict[int, int]]) -> plan.Node:
+def split_anew(join: plan.Join, hot: Hot) -> plan.Join:
+    """The join with what is hot now, and was before; the same one if there is nothing new.
+
+    >>> from everview.types import INT
+    >>> join = plan.Join(plan.Table(1, (INT,)), plan.Table(0, (INT, INT)), (0,), (1,))
+    >>> first = split_anew(join, ((0, 1, ((17, 9000),)),))
+    >>> second = split_anew(first, ((0, 1, ((4, 9000),)),))
+    >>> first.hot, second.hot, split_anew(second, ((0, 1, ((17, 9000),)),)) is second
+    ((17,), (4, 17), True)
+    """
+    before = join.hot if isinstance(join, HotJoin) else ()
+    found = _split(plan.Join(join.left, join.right, join.left_keys, join.right_keys), _by_column(hot))
+    if not isinstance(found, HotJoin) or {*found.hot} <= {*before}:
+        return join
+    return replace(found, hot=tuple(sorted({*found.hot, *before})))
+
+
+_Known = dict[tuple[int, int], dict[int, int]]
+
+
+def _by_column(hot: Hot) -> _Known:
+    return {(table, column): dict(keys) for table, column, keys in hot}
+
+
+def _split(node: plan.Node, known: _Known) -> plan.Node:
     if type(node) is not plan.Join or not node.left_keys:
         return node
     sides = []

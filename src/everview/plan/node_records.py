@@ -33,6 +33,7 @@ from everview.errors import StoreError
 from everview.expr import nodes as expr
 from everview.expr.functions import known
 from everview.plan import nodes as plan
+from everview.plan.hot_keys import HotJoin
 from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.trust import Function
 from everview.plan.windows import Frame, Window, WindowCall
@@ -43,7 +44,7 @@ NODES: dict[str, type[plan.Node]] = {
     for c in (
         plan.Table, plan.Constant, plan.Project, plan.Filter, plan.FlatMap, plan.Negate, plan.Guard, plan.Union,
         plan.Join, plan.MultiJoin, plan.Threshold, plan.Reduce, plan.TopK, plan.PythonReduce, plan.Variable, plan.Loop,
-        plan.LeanLoop, plan.LoopResult, Window, Labelled, Disjunction,
+        plan.LeanLoop, plan.LoopResult, Window, Labelled, Disjunction, HotJoin,
     )
 }  # fmt: skip
 """The kinds of plan nodes."""

@@ -29,6 +29,8 @@ MOST_KEYS = 16
 class _Sample:
     rows: np.ndarray
     came: int = 0
+    looked: int = 0
+    """how many had come when hot keys were last looked for"""
 
 
 class RowSamples:
@@ -43,6 +45,9 @@ class RowSamples:
     >>> seen.hot(plan.Table(1, (INT, INT)), 2)
     ()
     """
+
+    grown = False
+    """whether a table has doubled since hot keys were last looked for: its keys may have become hot"""
 
     def __init__(self) -> None:
         self._samples: dict[int, _Sample] = {}
@@ -63,6 +68,14 @@ class RowSamples:
         kept = np.flatnonzero(places < SAMPLE_ROWS)
         sample.rows[:, places[kept]] = columns[:, kept]
         sample.came += max(n, rows)
+        if sample.came >= max(LEAST_ROWS, 2 * sample.looked):
+            self.grown = True
+
+    def looked(self) -> None:
+        """Hot keys have been looked for."""
+        self.grown = False
+        for sample in self._samples.values():
+            sample.looked = sample.came
 
     def hot(self, node: plan.Node, shards: int) -> Hot:
         """The hot keys of the tables that a plan reads: those with at least half of a shard's share of the rows."""

@@ -6,6 +6,7 @@ from everview.codes.interner import Interner
 from everview.dataflow.replica import Replica
 from everview.runtime.sharded import LocalCluster, ShardedRuntime
 from everview.session.core import Core
+from everview.session.names.hot_joins import follow_hot_keys
 from everview.session.session import Session
 
 
@@ -20,4 +21,7 @@ def local_shards(shards: int = 2, *, history: int = 1000, merge_effort: int = 4)
     [(0, 4), (1, 6), (2, 8), (3, 10)]
     """
     replica = Replica(Interner(), merge_effort)
-    return Session(Core(ShardedRuntime(replica, LocalCluster(replica, shards)), history=history))
+    runtime = ShardedRuntime(replica, LocalCluster(replica, shards))
+    core = Core(runtime, history=history)
+    follow_hot_keys(core, runtime)
+    return Session(core)

@@ -21,6 +21,7 @@ from everview.recovery.stored_shards import StoredShards
 from everview.runtime.sharded import ShardedRuntime
 from everview.session.core import Core
 from everview.session.names import entries as catalog_entries
+from everview.session.names.hot_joins import follow_hot_keys
 from everview.session.session import Session
 from everview.spark.driver import cluster
 from everview.spark.driver.cluster import SparkCluster
@@ -124,6 +125,7 @@ def _open(
         found.knows(stored.words)
         core.clock.resume()
         runtime.backing = Committed(store)
+        follow_hot_keys(core, runtime)
     except BaseException:
         core.closed = True
         found.close()

@@ -9,6 +9,7 @@ Read in this order:
     alter              ALTER
     entry_compaction   which entries are still needed
     plan_history       which joins were replanned, when and why
+    hot_joins          on shards: joins whose keys become hot are replaced
     arguments, constraint_rules    argument checks; declared constraints
     overview, rollback    all names at once; atomic changes
 """

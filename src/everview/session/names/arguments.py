@@ -7,7 +7,7 @@ from typing import Any
 
 from everview.errors import InputError, did_you_mean
 
-MOST = 2**62
+MAX_COUNT = 2**62
 """The largest count: kernels add to counts, and the sum must fit a word."""
 
 
@@ -22,8 +22,8 @@ def check_count(what: str, number: Any, least: int) -> None:
     """
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         raise InputError("E_RANGE", f"{what}={number!r}", f"give a whole number, {least} or more")
-    if number > MOST:
-        raise InputError("E_RANGE", f"{what}={number}", f"give at most {MOST}")
+    if number > MAX_COUNT:
+        raise InputError("E_RANGE", f"{what}={number}", f"give at most {MAX_COUNT}")
 
 
 def names_of(what: str, given: Any) -> tuple[str, ...]:
