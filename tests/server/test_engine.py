@@ -6,7 +6,8 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import everview as ev
 from everview.errors import ClosedError, EverviewError, InputError, StoppedError
 from everview.server.engine import Engine
 from everview.server.subscription import Commit, Subscription, Wanted
+from everview.session.rights.principal import Principal, acting
 
 LONG = 60.0
 
@@ -309,6 +311,85 @@ def test_who_reads_does_not_wait_for_a_long_step() -> None:
         await step
         await replica.until(2)
         assert replica.of(1) == {(1,): 1, (7,): 1}
+
+    with_engine(body)
+
+
+def test_clients_that_begin_while_another_begins_do_not_wait_for_each_other_forever() -> None:
+    """Who begins to follow a query may run a step, and holds the feeds meanwhile. Guests of that step are waited for,
+    so they must not wait for the feeds."""
+    began, held = threading.Event(), threading.Event()
+
+    def slow(x: int) -> int:
+        if x == 7:
+            began.set()
+            held.wait(LONG)
+        return x
+
+    def prepare(db: ev.Session) -> None:
+        db.function("slow", slow, returns=int)
+        db.sql("CREATE TABLE t (k int, x int); INSERT INTO t VALUES (1, 1), (2, 7); CREATE ROLE app LOGIN")
+        db.sql("GRANT SELECT ON t TO app; GRANT EXECUTE ON FUNCTION slow TO app")
+        db.sql("CREATE POLICY own ON t USING (k = current_setting('k')); ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+
+    def begin(engine: Engine, k: int, wanted: Wanted) -> asyncio.Task[Subscription]:
+        with acting(Principal("app", {"k": k})):
+            return asyncio.create_task(engine.subscribe([wanted], granularity=0))
+
+    async def body(engine: Engine) -> None:
+        await engine.run(prepare)
+        query = Wanted(query="SELECT slow(x) AS y FROM t")
+        first = await begin(engine, 1, query)
+        second = begin(engine, 2, query)  # its value is a step of the shared dataflow
+        await asyncio.to_thread(began.wait, LONG)
+        others = [begin(engine, 2, Wanted("t")) for _ in range(3)]
+        await asyncio.sleep(0.2)  # they come as guests of the step
+        held.set()
+        replicas = list(map(Replica, [first, *await asyncio.wait_for(asyncio.gather(second, *others), 20)]))
+        await engine.run(lambda db: db["t"].insert([(1, 2), (2, 2)]))
+        now = engine.session.time
+        wanted = [{(1,): 1, (2,): 1}, {(7,): 1, (2,): 1}, *[{(2, 7): 1, (2, 2): 1}] * 3]
+        for replica, rows in zip(replicas, wanted, strict=True):
+            await replica.until(now)
+            assert replica.of(1) == rows
+            await replica.subscription.close()
+
+    with_engine(body)
+
+
+def test_the_loop_does_not_wait_for_who_holds_the_feeds() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}))
+        replica = Replica(await engine.subscribe([Wanted("t")], granularity=0))
+        for i in range(5):
+            await engine.run(_add(i), kind="add")
+        alone = engine.feeds.alone
+        free, taken = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with engine.feeds._turn():
+                taken.set()
+                free.wait(LONG)
+
+        holder = threading.Thread(target=hold)
+
+        @contextmanager
+        def then_taken() -> Iterator[bool]:
+            """Somebody else takes the feeds right after the work is done."""
+            with alone() as quiet:
+                yield quiet
+            if not holder.ident:
+                holder.start()
+                taken.wait(LONG)
+
+        engine.feeds.alone = then_taken  # type: ignore[method-assign]
+        began = time.monotonic()
+        await engine.run(_add(5), kind="add")
+        assert holder.ident and time.monotonic() - began < LONG / 2
+        free.set()
+        await asyncio.wait_for(replica.until(6), 4)  # before the heartbeat
+        holder.join()
+        await replica.subscription.close()
 
     with_engine(body)
 

@@ -250,7 +250,9 @@ class Engine:
             self._short.took(job.kind, took)
             return False
         self._account(job, took)
-        if self.feeds.flush() is not None:  # something is due later: the thread waits for it
+        with self.feeds.alone() as quiet:
+            due = self.feeds.flush() if quiet else AGAIN
+        if due is not None:  # later, or when nobody holds the feeds: the thread does it, the loop does not wait
             with self._changed:
                 self._changed.notify()
         job.done(answer, error)

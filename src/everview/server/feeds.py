@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.dataflow.read_leases import MustWait, is_guest
 from everview.errors import ClosedError, CompactedError, EverviewError
 from everview.language.relation import relation_of
 from everview.plan.digest import digest
@@ -274,9 +275,21 @@ class Feeds:
 
     # on the engine's thread
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Feeds are cut by one thread at a time. A guest of a step does not wait for that: the step waits for its
+        guests, and who holds the feeds may be about to run one.
+        """
+        if not self._lock.acquire(blocking=not is_guest()):
+            raise MustWait
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def open(self, feed: Feed) -> None:
         """Start following a feed's relation, at a cut."""
-        with self._lock:
+        with self._turn():
             self.flush(now=True)
             feed.open(self.session, self._cut)
             feed._end = self._revoked
@@ -311,7 +324,7 @@ class Feeds:
 
     def flush(self, *, now: bool = False) -> float | None:
         """Cut all feeds, if there is anything and it is due. Returns the seconds until it is."""
-        with self._lock:
+        with self._turn():
             return self._flushed(now)
 
     def _flushed(self, now: bool) -> float | None:
@@ -338,7 +351,7 @@ class Feeds:
         """The changes of some feeds after a time, or (None, or where history does not reach back) their contents, all
         at one cut. Each with whether it is contents.
         """
-        with self._lock:
+        with self._turn():
             self.flush(now=True)
             return self._cut, self._read(wanted, self._cut)
 
