@@ -107,13 +107,23 @@ class Watched:
     def seen(self, problem: Problem, now: Mapping[int, int]) -> dict[int, int]:
         """The estimation errors for the sets of relations that this plan materialises, or an earlier one did: what was
         learned from a plan is kept when another replaces it, or the two would alternate forever. It is discarded when
-        one of the relations has doubled or halved.
+        one of the relations has doubled or halved; but not what a condition leaves. The model knows nothing else of
+        conditions, and the share of rows that meet one does not depend on their number.
         """
         self._seen |= {mask: (off, [r.rows for r in problem.members(mask)]) for mask, off in now.items()}
+        tested = {mask for mask in self._seen if self._tests(problem, mask)}
+        first = {mask for mask in tested if not any(other & mask == other != mask for other in tested)}
         for mask, (_, rows) in list(self._seen.items()):
-            if any(abs(r.rows - then) > UNIT for r, then in zip(problem.members(mask), rows, strict=True)):
+            moved = any(abs(r.rows - then) > UNIT for r, then in zip(problem.members(mask), rows, strict=True))
+            if moved and mask not in first:
                 del self._seen[mask]
         return {mask: off for mask, (off, _) in self._seen.items()}
+
+    def _tests(self, problem: Problem, mask: int) -> bool:
+        """Whether a condition other than an equality is tested within a set of relations."""
+        join, there = self.living.join, problem.variables(mask)
+        tested = (sum({1 << join.variable(c) for c in condition.columns()}) for condition in join.tree.conditions)
+        return any(variables & there == variables for variables in tested)
 
 
 @dataclass
