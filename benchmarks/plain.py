@@ -153,7 +153,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Ratios, a line for each spelling."""
     lines = ["| question | graph | spelling | load | single | batch |", "|---|---|---|---|---|---|"]
     for row in rows:
-        ratios = ["cut off" if row[w] is None else str(row[w]["ratio"]) for w in ("load_s", "single_us", "batch_ms")]
+        told = [row[w] for w in ("load_s", "single_us", "batch_ms")]  # 0: there were no batches
+        ratios = ["cut off" if each is None else str(each["ratio"]) if each else "-" for each in told]
         lines.append(f"| {row['question']} | {row['graph']} | {row['spelling']} | {' | '.join(ratios)} |")
     return "\n".join(lines)
 
