@@ -130,7 +130,7 @@ def forgetting(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[World]]:
 def somebody(r: random.Random) -> Principal:
     attributes: dict[str, Any] = {"tenant": r.choice("ab"), "level": r.choice([1, 3, "3", "many"])}
     if r.random() < 0.5:
-        attributes["v"] = r.choice("xy")
+        attributes["v"] = r.choice(["x", "y", "1", 1, True, 1.0])
     if r.random() < 0.1:
         del attributes[r.choice(["tenant", "level"])]
     return Principal("app", attributes)
@@ -222,6 +222,24 @@ def test_attributes_in_the_text_are_everybodys_own(text: str) -> None:
         assert [list(t) for t in told[:4]] == [[(1, "a")], [(2, "b")], [(2, "b")], [(1, "a")]]
     if text is TEXTS[4]:
         assert [list(t) for t in told[:4]] == [[(1,)], [(2,)], [], []]
+
+
+def test_claims_that_are_equal_in_python_are_different_attributes() -> None:
+    w = World()
+    w.run(None, "INSERT INTO doc VALUES (1, 'a', 1, 'x')")
+    for _ in range(2):
+        for claim in (True, 1, 1.0, "1", False, 0):
+            w.follow(Principal("app", {"tenant": "a", "v": claim}), "SELECT current_setting('v') AS v FROM doc")
+    assert [next(iter(t))[0] for t in w.heard()] == ["true", "1", "1.0", "1", "false", "0"] * 2
+
+
+def test_attributes_whose_names_differ_by_a_dot_are_two() -> None:
+    w = World()
+    w.run(None, "ALTER POLICY p ON doc USING (tenant = current_setting('a.b') AND v = current_setting('a_b'))")
+    w.run(None, "INSERT INTO doc VALUES (1, 'a', 1, 'x'), (2, 'b', 1, 'y'), (3, 'x', 1, 'a')")
+    for one, other in (("a", "x"), ("x", "a"), ("b", "y"), ("a", "y")):
+        assert w.follow(Principal("app", {"a.b": one, "a_b": other}), "SELECT DISTINCT id FROM doc") == "id"
+    assert [list(t) for t in w.heard()] == [[(1,)], [(3,)], [(2,)], []]
 
 
 def test_a_view_of_somebodys_attributes_is_not_shared() -> None:

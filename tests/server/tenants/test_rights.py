@@ -191,6 +191,39 @@ def test_a_policy_may_ask_tables_that_nobody_may_read(db: Any) -> None:
     refused(db, "SELECT * FROM member", BOB)
 
 
+def test_a_reader_cannot_put_another_table_before_one_that_a_policy_reads(db: Any) -> None:
+    db.sql("CREATE TABLE member (who text, tenant text); INSERT INTO member VALUES ('ann', 'a')")
+    db.sql("ALTER POLICY mine ON doc USING (tenant IN (SELECT m.tenant FROM member m WHERE m.who = current_user))")
+    db.sql("CREATE SCHEMA s; GRANT CREATE, USAGE ON SCHEMA s TO ann")
+    rows(db, "CREATE TABLE s.member (who text, tenant text); INSERT INTO s.member VALUES ('ann', 'a'), ('ann', 'b')")
+    path = "SET search_path = s, public; "
+    assert rows(db, path + "SELECT id FROM doc") == [(1,), (3,)]
+    with acting(ANN):
+        told = db.sql(path + "SUBSCRIBE TO (SELECT id FROM doc)")
+    assert sorted(row for batch in told for row, _ in batch.rows()) == [(1,), (3,)]
+    told.close()
+    refused(db, path + "INSERT INTO doc VALUES (8, 'b', '')")
+    refused(db, path + "UPDATE doc SET tenant = 'b'")
+    assert rows(db, path + "DELETE FROM doc WHERE id = 2 RETURNING id") == []
+
+
+def test_a_policy_says_where_what_it_reads_is(db: Any) -> None:
+    db.sql("CREATE SCHEMA s; CREATE TABLE s.member (tenant text); INSERT INTO s.member VALUES ('b')")
+    text = "ALTER POLICY mine ON doc USING (tenant IN (SELECT tenant FROM {}member))"
+    assert "s.member" in refused(db, "SET search_path = s, public; " + text.format(""), None, "E_TABLE")
+    db.sql("SET search_path = public; " + text.format("s."))
+    assert rows(db, "SELECT id FROM doc") == [(2,)]
+
+
+def test_a_condition_on_new_rows_is_bound_anew_when_what_it_reads_has_changed(db: Any) -> None:
+    db.function("admitted", lambda tenant: tenant == "a", returns=bool)
+    db.sql("ALTER POLICY mine ON doc USING (true) WITH CHECK (admitted(tenant))")
+    rows(db, "INSERT INTO doc VALUES (10, 'a', '')")
+    db.function("admitted", lambda tenant: tenant == "b", returns=bool)
+    refused(db, "INSERT INTO doc VALUES (11, 'a', '')")
+    rows(db, "INSERT INTO doc VALUES (12, 'b', '')")
+
+
 def test_an_attribute_that_is_missing_shows_nothing(db: Any) -> None:
     refused(db, "SELECT * FROM doc", Principal("ann"))
 

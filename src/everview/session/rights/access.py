@@ -28,7 +28,7 @@ from everview.language.relation import relation_of
 from everview.session import doors
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.names.entries import AccessSet
-from everview.session.rights.principal import COMMAND, WHO, Principal
+from everview.session.rights.principal import COMMAND, WHO, Principal, as_text
 from everview.session.rights.roles import PUBLIC, Grant, Policy, Rights, Role, read_rights, read_role, written
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Access:
 
     def _fits(self, rights: Rights, who: Principal) -> bool:
         """Whether a principal has the attributes that are built into a view."""
-        return all(who.setting(name) == value for name, value in rights.bound.items())
+        bound = {n: None if v is None else as_text(v) for n, v in rights.bound.items()}  # written as claims before
+        return all(who.setting(name) == value for name, value in bound.items())
 
     def is_bound(self, name: str) -> bool:
         """Whether a view is restricted to principals with the attributes of its creator."""

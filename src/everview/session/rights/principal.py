@@ -39,6 +39,13 @@ class Principal:
     free: bool = False
     """whether it has the server's own token and is unrestricted"""
 
+    def __post_init__(self) -> None:
+        """Attributes become texts, as they are read: claims 1 and true would be equal, but are not the same."""
+        given = self.attributes
+        if not isinstance(given, ObservedAttributes) and any(type(v) is not str for v in given.values()):
+            texts = {name: as_text(value) for name, value in given.items() if value is not None}
+            object.__setattr__(self, "attributes", texts)
+
     @property
     def name(self) -> str:
         """The effective role: `current_user`."""
@@ -65,6 +72,15 @@ class Principal:
 
     def __hash__(self) -> int:
         return hash((self.role, self.acts_as, self.token, self.free))
+
+
+def as_text(value: Any) -> str:
+    """The value of an attribute as `current_setting` returns it.
+
+    >>> as_text(True), as_text(1), as_text("a")
+    ('true', '1', 'a')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class ObservedAttributes(Mapping[str, Any]):

@@ -9,6 +9,9 @@ A condition may read `current_setting('tenant')`, an attribute of the current us
 policies are combined by OR, restrictive ones by AND; if row security is enabled and no policy admits a row, it does not
 exist. Owners, superusers and roles with BYPASSRLS see all rows.
 
+Names in a condition are looked up in `public`, whatever search path the reader has: else a tenant could put a table of
+its own before one that the condition reads (`path_of_policies`).
+
 A table is replaced by `(SELECT * FROM t WHERE condition)` where its name is bound (`visible`): in every statement, and
 below all its expressions, so that no error can reveal hidden rows. The condition itself is bound with its author's
 rights: the tables that it reads need not be granted to anybody.
@@ -21,7 +24,8 @@ Views can have policies, too. A view reads with the rights of its creator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +36,10 @@ from everview.expr.nodes import ColumnRef
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.rights.access import NO_RIGHTS, Access, forbidden
-from everview.session.rights.principal import Principal, acting
+from everview.session.rights.principal import Principal, acting, as_text
 from everview.session.rights.roles import PUBLIC, Policy
+from everview.session.sql_settings import CURRENT, SqlSettings, settings_of_call
+from everview.sql.ddl import schemas
 from everview.sql.rights import roles
 from everview.sql.select.scopes import Relation
 from everview.sql.text import consumed_parts, statement_reader
@@ -176,14 +182,36 @@ def _condition(sql: Statements, words: Words, table: str) -> str:
     source = _source(f"SELECT * FROM {_from(table)} WHERE {text}")
     try:
         tree = statement_reader.parsed(source)
+        _check_path(sql, tree, source)
         compiler = _inner(sql.compiler(source))
-        with acting(_Anybody()):
+        with acting(_Anybody()), path_of_policies():
             consumed_parts.whole(tree, source, lambda: compiler.derived(tree, {}))
     except PlanError as error:
         words.at = at
         message = error.message.partition(": ")[2] if isinstance(error, SqlError) else error.message
         raise words.error(f"the condition cannot be used: {message}", error.hint, error.code) from None
     return text
+
+
+def _check_path(sql: Statements, tree: exp.Expr, source: Source) -> None:
+    """Refuse names that mean something else to their author than to readers."""
+    known = [*sql.session.tables, *sql.session.views]
+    for table in tree.find_all(exp.Table):
+        if table.args.get("db") is None and isinstance(table.this, exp.Identifier):
+            mine = schemas.found(sql.core, table.name, known)
+            with path_of_policies():
+                theirs = schemas.found(sql.core, table.name, known)
+            if mine != theirs:
+                hint = f"write {mine}: policies do not use the search path"
+                raise source.error(table, "E_TABLE", f"{table.name} is not in public", hint)
+
+
+@contextmanager
+def path_of_policies() -> Iterator[None]:
+    """Look up names in `public`, not in the schemas that the reader has chosen."""
+    given = CURRENT.get() or SqlSettings()
+    with settings_of_call(replace(given, search_path=(schemas.PUBLIC,))):
+        yield
 
 
 class _Anybody(Principal):
@@ -214,7 +242,7 @@ def visible(compiler: Compiler, name: str, relation: Relation, command: str = "S
     used = asked(tree, who, shared=compiler.shared)
     compiler.claims.update(used)
     inner = _inner(compiler, source)
-    with acting(None):
+    with acting(None), path_of_policies():
         found = inner.derived(tree, {})
     node = unwrapped(found.node)
     return replace(found, node=node)
@@ -254,7 +282,7 @@ def asked(tree: exp.Expr, who: Principal, shared: bool = False) -> dict[str, Any
             name, value = "current_user", who.name
         used[name] = value
         if shared and value is not None:
-            made: exp.Expr = exp.Parameter(this=exp.Var(this=name.replace(".", "_")))
+            made: exp.Expr = exp.Parameter(this=exp.Var(this=name))
         else:
             made = constant(value)
         made.meta.update(node.meta)
@@ -283,7 +311,7 @@ def constant(value: Any) -> exp.Expr:
     """An attribute as a constant: text, as PostgreSQL's settings are."""
     if value is None:
         return exp.Cast(this=exp.Null(), to=exp.DataType.build("text"))
-    return exp.Literal.string(str(value).lower() if isinstance(value, bool) else str(value))
+    return exp.Literal.string(as_text(value))
 
 
 def _inner(compiler: Compiler, source: Source | None = None) -> Compiler:

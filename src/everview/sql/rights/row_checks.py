@@ -81,7 +81,8 @@ def check_returned(core: Core, table: Table, rows: Any) -> None:
 def _bound(core: Core, table: Table, text: str, who: Principal) -> plan.Node:
     """The table's rows that fulfil a condition."""
     known: dict[Any, plan.Node] = core.attached.setdefault("row checks", {})
-    key = relation_of(table).id, text, who.name, tuple(sorted(who.attributes.items(), key=repr)), core.access.version
+    definitions = core.catalog.meaning, core.access.version
+    key = relation_of(table).id, text, who.name, tuple(sorted(who.attributes.items())), definitions
     if key not in known:
         while len(known) >= MOST_KNOWN:
             known.pop(next(iter(known)))
@@ -96,7 +97,7 @@ def bound(core: Core, name: str, text: str, who: Principal) -> plan.Node:
     policies.asked(tree, who)
     compiler = Compiler(core.session, source)
     compiler.trusted = True
-    with acting(None):
+    with acting(None), policies.path_of_policies():
         return policies.unwrapped(compiler.derived(tree, {}).node)
 
 

@@ -231,7 +231,7 @@ def _alone(sql: Statements, tree: exp.Expr, source: Source) -> Bound:
 
 def _with_parameters(sql: Statements, alone: Bound, tree: exp.Expr, source: Source) -> Bound:
     """Bound for all tenants: attributes are parameters, with types inferred as by `db.prepare`."""
-    types: dict[str, DataType | None] = {name.replace(".", "_"): None for name in sorted(alone.compiler.claims)}
+    types: dict[str, DataType | None] = dict.fromkeys(sorted(alone.compiler.claims))
     while True:
         compiler = Compiler(sql.session, source, standing=True)
         compiler.shared = True
@@ -357,10 +357,9 @@ def _completeness(sql: Statements, bind: Callable[[], Bound]) -> Callable[[], No
 
 def _codes(core: Core, routed: Bound, who: Principal) -> tuple[int, ...] | None:
     """The values of the attributes that somebody has; None if some are missing, or of another type."""
-    claims = {name.replace(".", "_"): name for name in routed.compiler.claims}
     values: list[Any] = []
     for name, declared in routed.types.items():
-        value = who.setting(claims[name])
+        value = who.setting(name)
         if value is None:
             return None
         text = policies.constant(value).name
