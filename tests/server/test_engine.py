@@ -541,6 +541,39 @@ def test_work_that_is_long_this_time_is_undone_and_done_by_the_engine(monkeypatc
     with_engine(body)
 
 
+def test_a_change_given_up_on_the_loop_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client is told that it was done, so that is what the log says, too."""
+    monkeypatch.setattr("everview.server.short_work.SHORT", 0.02)
+    monkeypatch.setattr("everview.server.engine.AT_MOST", 0.01)
+
+    async def body(engine: Engine) -> None:
+        def tables(db: ev.Session) -> None:
+            db.sql("CREATE TABLE t (x int); CREATE TABLE big (x int)")
+            db["big"].insert({"x": range(3_000)})
+            db.sql("CREATE VIEW v AS SELECT count(*) AS n FROM t, big AS a, big AS b WHERE t.x = 1 AND a.x < b.x")
+
+        await engine.run(tables)
+        given_up = 0
+        taken_here = engine._done_here
+
+        def counted(job: Any) -> bool:
+            nonlocal given_up
+            found = taken_here(job)
+            given_up += not found
+            return found
+
+        engine._done_here = counted  # type: ignore[method-assign]
+        await engine.run(lambda db: db.system.log())
+        for x in [*[0] * 20, 1]:
+            await engine.run(lambda db, x=x: db.sql(f"INSERT INTO t VALUES ({x})"), kind="add")  # type: ignore[misc]
+        assert given_up, "all was done at once: the test tries nothing"
+        said = await engine.run(lambda db: [(r[4], r[5]) for r in db.sql("SELECT * FROM ev.statements").rows()])
+        errors = await engine.run(lambda db: db.sql("SELECT error FROM ev.steps WHERE error <> ''").rows())
+        assert len(said) == 21 and not any(error for _, error in said) and not errors
+
+    with_engine(body)
+
+
 @pytest.mark.usefixtures("patient")
 def test_subscribers_hear_of_short_work() -> None:
     async def body(engine: Engine) -> None:

@@ -42,7 +42,7 @@ from everview.server.short_work import AT_MOST, ShortWork, nobody_else
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
 from everview.server.visitors import Visitors
 from everview.session.core import core_of
-from everview.session.limits import cancelled
+from everview.session.limits import cancelled, trial
 from everview.session.reads.concurrent_reads import lend, visited
 from everview.session.rights.access import forbidden
 from everview.session.rights.principal import WHO, Principal, acting
@@ -238,7 +238,7 @@ class Engine:
             with self.feeds.alone() as quiet, nobody_else(self.session) as free:
                 if not quiet or not free:
                     return False
-                with self.session.limits(seconds=AT_MOST):
+                with self.session.limits(seconds=AT_MOST), trial():
                     answer = self._worked(job)
         except BaseException as raised:
             error = raised

@@ -17,7 +17,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +66,25 @@ def size_of(memory: Any) -> int:
     if found is None or not 0 < found < MOST_BYTES:
         raise InputError("E_RANGE", f"memory={memory!r} is not a size", 'write "64MB", "2GB" or a number of bytes')
     return found
+
+
+TRIAL: ContextVar[bool] = ContextVar("everview trial", default=False)
+"""Whether a call that takes too long is done again elsewhere: nobody is told of the first time."""
+
+
+@contextmanager
+def trial() -> Iterator[None]:
+    """Calls inside are done again if they take too long, so logs leave their E_TIMEOUT out."""
+    before = TRIAL.set(True)
+    try:
+        yield
+    finally:
+        TRIAL.reset(before)
+
+
+def is_given_up(code: str) -> bool:
+    """Whether an error is of a call that is done again."""
+    return code == "E_TIMEOUT" and TRIAL.get()
 
 
 def never_entered(what: str) -> InputError:

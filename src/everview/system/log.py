@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import EverviewError
 from everview.runtime.base import COMMITTED, ChangeSet, StepOutcome, row_count
 from everview.runtime.step_hooks import Step, install_hook, remove_hook
+from everview.session.limits import is_given_up
 
 if TYPE_CHECKING:
-    from everview.runtime.base import Runtime
     from everview.session.core import Core
 
 LAST = 1000
@@ -43,7 +43,7 @@ class Log:
         self._numbers = itertools.count(1)
         self._epoch = time.time() - time.perf_counter()
         self._beneath: Step = core.runtime.step
-        self._stepped = _noting(core.runtime, self._beneath, self._steps.append)
+        self._stepped = _noting(core, self._beneath, self._steps.append)
         install_hook(core.runtime, self._stepped)
         core.statement_log = self._ran
 
@@ -74,14 +74,15 @@ class Log:
             ms = 1000 * (time.perf_counter() - start)
             rows = len(answer) if hasattr(answer, "types") else None
             text = without_passwords(statement.text.strip())[:LONGEST]
-            self.statements.append((next(self._numbers), _now(), text, ms, rows, code))
+            if not is_given_up(code):
+                self.statements.append((next(self._numbers), _now(), text, ms, rows, code))
 
 
-def _noting(runtime: Runtime, step: Step, note: Callable[[tuple[Any, ...]], None]) -> Step:
+def _noting(core: Core, step: Step, note: Callable[[tuple[Any, ...]], None]) -> Step:
     """A step that is noted. Every single change passes here, so it is a closure, which takes a third of the time of a
     method, and it only notes what is at hand.
     """
-    clock = time.perf_counter
+    clock, runtime = time.perf_counter, core.runtime
 
     def stepped(transactions: list[ChangeSet]) -> StepOutcome:
         start = clock()
@@ -91,7 +92,12 @@ def _noting(runtime: Runtime, step: Step, note: Callable[[tuple[Any, ...]], None
             rows = len(some)
         else:
             rows = sum(row_count(some) for changes in transactions for _, some, _ in changes)
-        error = "" if outcome is COMMITTED or outcome.error is None else _code(outcome.error)
+        error = ""
+        if outcome is not COMMITTED and outcome.error is not None:
+            stop = core.stop  # a step that is stopped fails for whatever reason comes first
+            error = _code(outcome.error if stop is None else stop.error())
+            if is_given_up(error):
+                return outcome
         note((start, end, runtime.dataflow.time, len(transactions), rows, outcome.committed, error))
         return outcome
 
