@@ -33,7 +33,6 @@ from everview.language.relation import relation_of
 from everview.plan import node_records, trust
 from everview.plan import nodes as plan
 from everview.plan.frontier import Frontier, StrongLabels
-from everview.plan.hot_keys import HotJoin
 from everview.plan.pre_aggregation import Sent
 from everview.plan.serialisation import Functions, freeze, thaw
 from everview.store import records
@@ -269,12 +268,7 @@ def test_every_node_and_expression_can_be_written() -> None:
     def below(kind: type) -> set[type]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
-    made_by_the_planner = {
-        Frontier,
-        HotJoin,
-        Sent,
-        StrongLabels,
-    }  # when a view is built: never in a catalog, and refused there
+    made_by_the_planner = {Frontier, Sent, StrongLabels}  # when a view is built: never in a catalog, and refused there
     nodes = {c for c in below(plan.Node) if c.__module__.startswith("everview.plan.")} - {plan.Node}
     nodes -= made_by_the_planner
     assert nodes == set(node_records.NODES.values())
