@@ -1,9 +1,10 @@
 """The codec of one schema: rows and tables to codes, and back.
 
 A batch of n rows is one C-contiguous int64 array of shape (columns, n). Streams of small changes consist of single
-rows, so two small functions are generated and compiled once per schema. `encode_row` checks the common case of every
+rows, so three small functions are generated and compiled once per schema. `encode_row` checks the common case of every
 column in a comparison or two, and calls the general encoder (see `values`) only when that fails; `decode_row` is its
-inverse. Batches go column by column through `arrays`.
+inverse. `encode_few` contains the same statements for a list of one row: a call is a twentieth of a change. Batches go
+column by column through `arrays`.
 
 A bad row raises an `InputError` that names row (counted from 0), column and value, with one of these codes: `E_WIDTH`
 (number of columns), `E_COLUMN` (names), `E_TYPE`, `E_NULL`, `E_RANGE`.
@@ -59,6 +60,8 @@ class Codec:
     """Encode one row (tuple, list or dict)."""
     decode_row: Callable[[Sequence[int]], Row]
     """Decode one tuple of codes."""
+    encode_few: Callable[[Any], list[tuple[int, ...]] | None]
+    """Encode a short list of rows as tuples; None for any other input, which is better encoded by columns."""
 
     def __init__(self, types: Sequence[DataType], names: Sequence[str], interner: Interner) -> None:
         self.types = tuple(types)
@@ -66,7 +69,7 @@ class Codec:
         self._listed = [*names]
         self.interner = interner
         self._pick = itemgetter(*self.names) if len(self.names) > 1 else None
-        self.encode_row = _compile_encoder(self)
+        self.encode_row, self.encode_few = _compile_encoders(self)
         self.decode_row = _compile_decoder(self)
 
     # rows
@@ -77,12 +80,12 @@ class Codec:
             return self.encode_rows(data)
         return self.encode_table(data)
 
-    def encode_few(self, rows: Any) -> list[tuple[int, ...]] | None:
-        """Encode a short list of rows as tuples; None for any other input, which is better encoded by columns."""
-        if type(rows) is not list or (count := len(rows)) > ONE_BY_ONE_ROWS:
+    def _encode_several(self, rows: list[Any]) -> list[tuple[int, ...]] | None:
+        """`encode_few` for a list that has not exactly one row."""
+        if len(rows) > ONE_BY_ONE_ROWS:
             return None
         try:
-            return [self.encode_row(rows[0])] if count == 1 else [*map(self.encode_row, rows)]
+            return [*map(self.encode_row, rows)]
         except EverviewError:
             self.encode_rows(rows)  # reports which row it was
             raise
@@ -316,30 +319,39 @@ def _numbers(declared: DataType) -> dict[str, int]:
     return {"low": low, "high": high, "null": NULL, "day": scalars.UNIX_DAY, "width": declared.width}
 
 
-def _compile_encoder(codec: Codec) -> Callable[[Any], tuple[int, ...]]:
-    statements = [
-        _QUICK_ENCODE.get(_quick(kind), "c{i} = f{i}(c{i})").format(i=i, **_numbers(kind))
-        for i, kind in enumerate(codec.types)
-    ]
+def _compile_encoders(codec: Codec) -> tuple[Callable[[Any], tuple[int, ...]], Callable[[Any], Any]]:
+    """`encode_row` and `encode_few`."""
     codes = _listed(len(codec.types))
-    text = "\n    ".join(
-        [
-            "def encode_row(row):",
-            "if type(row) is not tuple: row = as_tuple(row)",
-            f"if len(row) != {len(codec.types)}: check_width(row)",
-            f"{codes} = row",
-            *statements,
-            f"return {codes}",
-        ]
-    )
+    one_row = [
+        "if type(row) is not tuple: row = as_tuple(row)",
+        f"if len(row) != {len(codec.types)}: check_width(row)",
+        f"{codes} = row",
+        *(
+            _QUICK_ENCODE.get(_quick(kind), "c{i} = f{i}(c{i})").format(i=i, **_numbers(kind))
+            for i, kind in enumerate(codec.types)
+        ),
+    ]
+    row = ["def encode_row(row):", *(f"    {line}" for line in one_row), f"    return {codes}"]
+    few = [
+        "def encode_few(rows):",
+        "    if type(rows) is not list: return None",
+        "    if len(rows) != 1: return several(rows)",
+        "    try:",
+        "        row = rows[0]",
+        *(f"        {line}" for line in one_row),
+        "    except EverviewError:",
+        "        report(rows)",
+        "        raise",
+        f"    return [{codes}]",
+    ]
     known: dict[str, Any] = {
         f"f{i}": _named(encoder(kind, codec.interner), codec.names[i]) for i, kind in enumerate(codec.types)
     }
     known |= {"as_tuple": codec.as_tuple, "check_width": codec._check_width, "date": dt.date, "datetime": dt.datetime}
     known |= {"quick_float": scalars.float_code, "quick_timestamp": scalars.timestamp_code}
     known |= {"text": codec.interner.known_texts.get, "data": codec.interner.known_bytes.get}
-    compiled: Callable[[Any], tuple[int, ...]] = _compiled(text, "encode_row", known)
-    return compiled
+    known |= {"several": codec._encode_several, "report": codec.encode_rows, "EverviewError": EverviewError}
+    return _compiled("\n".join(row), "encode_row", known), _compiled("\n".join(few), "encode_few", known)
 
 
 def _compile_decoder(codec: Codec) -> Callable[[Sequence[int]], Row]:
