@@ -94,14 +94,12 @@ def up(sound: bool = False) -> Replaced:
     if get_ident() != _main:
         return NOTHING
     found = [*map(_getsignal, SIGNALS)]
-    if sound and _mild and found == _plain:
-        return NOTHING
-    if found == _shielded:  # by an enclosing call
-        return NOTHING
     if found != _plain:
-        _learn(found)
-        if sound and _mild:
+        if found == _shielded:  # by an enclosing call
             return NOTHING
+        _learn(found)
+    if sound and _mild:
+        return NOTHING
     for number, _ in _replaced:
         _signal.signal(number, _note)
     return _replaced

@@ -433,46 +433,47 @@ class Supposition(ChangeSet):
         return self._of()
 
 
-Entered = tuple[bool, int, Mapping[str, str] | None]
-"""State saved when a transaction is entered: whether the write lock was taken then, the number of changes staged by the
-enclosing transaction, and its offsets (None: there is no enclosing one)."""
+Entered = tuple["Entered | None", bool, int, Mapping[str, str] | None, shield.Replaced | None]
+"""State saved when a transaction is entered: that of the enclosing entry of the same object, whether the write lock was
+taken, the number of changes staged by the enclosing transaction and its offsets (None: there is no enclosing one), and
+the signal handlers to restore (None: entered by `open`, which leaves them alone). A linked list costs least."""
 
 
 class Transaction:
     """An open transaction; see `everview.Session.transaction`."""
 
-    __slots__ = ("_before", "_core", "_into", "_replaced")
+    __slots__ = ("_before", "_core", "_into")
 
     def __init__(self, core: Core, into: ChangeSet | None = None) -> None:
         self._core = core
         self._into = into
-        self._replaced: tuple[shield.Replaced, ...] = ()
-        self._before: tuple[Entered, ...] = ()
-        """one entry per nested `__enter__`"""
+        self._before: Entered | None = None
+        """one entry per nested `__enter__`, linked"""
 
     @shield.covered
     def __enter__(self) -> Transaction:
         replaced = shield.up()  # until `__exit__` is done: an interrupt at its start must wait
         try:
-            self.open(not self._core.writing._is_owned())
+            self.open(not self._core.writing._is_owned(), replaced)
         except BaseException:
             shield.down(replaced)
             raise
-        self._replaced += (replaced,)
         return self
 
     @shield.covered
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if not self._replaced:
+        entered = self._before
+        if entered is None or (replaced := entered[-1]) is None:
             raise never_entered("transaction")
         try:
             self.end(kind is not None)
         finally:
-            replaced, self._replaced = self._replaced[-1], self._replaced[:-1]
             shield.down(replaced)
 
-    def open(self, take: bool = True) -> None:
-        """Begin a transaction, or join the one of this thread; `take` acquires the write lock if it is not held."""
+    def open(self, take: bool = True, replaced: shield.Replaced | None = None) -> None:
+        """Begin a transaction, or join the one of this thread; `take` acquires the write lock if it is not held.
+        `replaced`: the signal handlers that `__exit__` will restore.
+        """
         core, me = self._core, get_ident()
         if take and (helpers or visitors):
             core.refuse_waiting()
@@ -483,16 +484,16 @@ class Transaction:
                 shield.acquire(core.writing)
             staged = transactions.staged if transactions.staged_by == me else None
             if staged is None:
-                self._before += ((take, 0, None),)
+                self._before = (self._before, take, 0, None, replaced)
                 changes = ChangeSet() if self._into is None else self._into
                 if core.lock._is_owned():
                     transactions.of_a_turn = changes
                 transactions.staged, transactions.staged_by = changes, me
             else:
-                self._before += ((take, len(staged), staged.offsets),)
+                self._before = (self._before, take, len(staged), staged.offsets, replaced)
         except BaseException:  # raised by another thread: this one may now hold a lock it did not hold before
             if first and take:
-                self._before = ()
+                self._before = None
                 if transactions.staged_by == me:
                     transactions.staged = None
                 try:  # noqa: SIM105  # at once: the call of anything else may be the place of the next exception
@@ -504,7 +505,8 @@ class Transaction:
     def end(self, undo: bool) -> None:
         """Commit the changes, or roll them back."""
         core, transactions = self._core, self._core.transactions
-        taken, before, offsets = self._before[-1]
+        assert self._before is not None
+        outer, taken, before, offsets, replaced = self._before
         try:
             if offsets is not None:
                 if undo and transactions.staged is not None:
@@ -518,9 +520,9 @@ class Transaction:
                     transactions.accept(changes)
                 else:
                     with core.lock:
-                        commit(core, changes, transactions.accept, (changes,), deferred=bool(self._replaced))
+                        commit(core, changes, transactions.accept, (changes,), deferred=replaced is not None)
         finally:
-            self._before = self._before[:-1]  # no call between this and the release, so nothing can be raised there
+            self._before = outer  # no call between this and the release, so nothing can be raised there
             if taken:
                 core.writing.release()
             if core.subscriptions.pending:
@@ -532,13 +534,14 @@ class Transaction:
         """
         core = self._core
         core.transactions.staged = None
-        taken, self._before = self._before[-1][0], self._before[:-1]
+        assert self._before is not None
+        self._before, taken, *_ = self._before
         if taken:
             core.writing.release()
 
     def __del__(self) -> None:
         """Clean up if an asynchronous exception prevented `__exit__` from starting."""
-        while self._before and self._core.writing._is_owned():
+        while self._before is not None and self._core.writing._is_owned():
             self.end(True)
 
 
