@@ -1,4 +1,4 @@
-"""Static checks of a plan: its free loop variables, and whether its types fit.
+"""Static checks of a plan: its readers, its free loop variables, and whether its types fit.
 
 `Variable(depth, index)` belongs to the nearest enclosing `Loop` of that depth, like names in nested functions. A loop's
 depth is one more than that of the deepest *other* variable it reads, not the number of loops around it. A loop that
@@ -8,6 +8,7 @@ computed once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 
 from everview.errors import PlanError
@@ -33,6 +34,18 @@ def postorder(*roots: Node, skip: Container[Node] = ()) -> Iterator[Node]:
         else:
             todo.append((current, True))
             todo.extend((child, False) for child in reversed(current.children()))
+
+
+def readers(root: Node) -> Counter[Node]:
+    """The number of readers of each node of a plan. Equal nodes are built once, so they are one.
+
+    >>> from everview.plan.nodes import Join, Table, Threshold
+    >>> from everview.types import INT
+    >>> edge = Table(0, (INT, INT))
+    >>> readers(Join(Threshold(edge, "distinct"), Threshold(edge, "distinct"), (0,), (0,)))[edge]
+    1
+    """
+    return Counter(child for node in dict.fromkeys(root.walk()) for child in node.children())
 
 
 def free_variables(node: Node) -> frozenset[VariableKey]:

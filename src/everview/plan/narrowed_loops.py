@@ -26,7 +26,7 @@ from dataclasses import replace
 from everview.expr.functions import conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.check import free_variables
+from everview.plan.check import free_variables, readers
 from everview.plan.deep_recursion import Staged, settled
 from everview.plan.monotone import TOTAL
 from everview.plan.substitute import over_inputs
@@ -60,7 +60,7 @@ def narrowed(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
 class _Rewriting:
     def __init__(self, whole: plan.Node, arranged: Container[plan.Node]) -> None:
         self.arranged = arranged
-        self.readers = _readers(whole)
+        self.readers = readers(whole)
         self.done: dict[int, plan.Node] = {}
         self.kept: list[plan.Node] = []  # so that the ids in `done` stay theirs
         self.rewritten = Staged(lambda n: settled(self._node(n)), lambda n: id(n) in self.done or n in self.arranged)
@@ -83,7 +83,7 @@ class _Rewriting:
         while isinstance(below, plan.Filter) and below not in self.arranged:
             conditions += conjuncts(below.predicate)
             below = below.child
-        if not isinstance(below, plan.LoopResult) or below in self.arranged or self.readers[id(below)] > 1:
+        if not isinstance(below, plan.LoopResult) or below in self.arranged or self.readers[below] > 1:
             return None
         columns = unchanged(below.loop)
         inside = [c for c in conditions if c.columns() and c.columns() <= columns and _is_total(c)]
@@ -92,15 +92,6 @@ class _Rewriting:
         result = replace(below, loop=_restricted(below.loop, inside))
         outside = [c for c in conditions if c not in inside]
         return plan.Filter(result, conjunction(outside)) if outside else result
-
-
-def _readers(node: plan.Node) -> dict[int, int]:
-    """The number of readers of each node."""
-    found: dict[int, int] = {}
-    for one in node.walk():
-        for child in one.children():
-            found[id(child)] = found.get(id(child), 0) + 1
-    return found
 
 
 def _is_total(condition: Expr) -> bool:

@@ -3,6 +3,7 @@
 Applied to a view's plan, visible in `explain` and stored with it; the view's meaning stays what was written:
 
     filter_pushdown  predicate pushdown: below aggregates, windows, unions, outer joins
+    implied_conditions  what holds of a join column on one side is tested on the other
     narrowed    conditions on a recursion, pushed to its start (`everview.plan.narrowed_loops`)
 
 Applied when a view is built, and reported by `explain` in a line. The stored plan still names everything that the view
@@ -37,6 +38,7 @@ from everview.plan.rewrites.constant_conditions import without_constants
 from everview.plan.rewrites.disjunctive_joins import without_either
 from everview.plan.rewrites.edge_trimming import with_hashed_labels
 from everview.plan.rewrites.filter_pushdown import with_early_filters
+from everview.plan.rewrites.implied_conditions import with_implied_conditions
 from everview.plan.rewrites.outer_joins import without_unread_joins
 from everview.plan.rewrites.self_joins import without_joins_of_itself
 from everview.plan.rewrites.single_row_groups import without_single_groups
@@ -47,6 +49,7 @@ Rewrite = Callable[[Node, Container[Node]], Node]
 
 REWRITES: dict[str, Rewrite] = {
     "filters": with_early_filters,
+    "implied": with_implied_conditions,
     "narrowed": narrowed,
     "constants": without_constants,
     "backwards": with_backward_searches,
@@ -60,7 +63,7 @@ REWRITES: dict[str, Rewrite] = {
 }
 """All rewrites, in the order in which they are tried."""
 
-WRITTEN = ("filters", "narrowed")
+WRITTEN = ("filters", "implied", "narrowed")
 """Those stored in a view's plan."""
 
 BEFORE = ("constants", "backwards", "fixed", "strong", "trimming", "outer", "itself")
@@ -69,6 +72,7 @@ AFTER = ("groups", "either")
 
 DONE = {
     "filters": "conditions are tested earlier",
+    "implied": "conditions on a join column are tested on both sides",
     "narrowed": "conditions on a recursion are tested where it starts",
     "either": "a join on one condition or another is several joins",
     "constants": "what is always true, or never, is left out",

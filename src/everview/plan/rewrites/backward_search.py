@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from everview.expr.functions import call, conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.check import free_variables
+from everview.plan.check import free_variables, readers
 from everview.plan.frontier import Frontier, Rule
 from everview.plan.loop_ways import NotMonotone
 from everview.plan.monotone import recognised
-from everview.plan.rewrites.traversal import everywhere, readers
+from everview.plan.rewrites.traversal import everywhere
 from everview.types import INT, DataType
 
 

@@ -27,8 +27,9 @@ from dataclasses import replace
 from everview.expr.functions import conjunction, conjuncts
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
+from everview.plan.check import readers
 from everview.plan.rewrites.constant_conditions import FALSE, TRUE, folded
-from everview.plan.rewrites.traversal import empty, everywhere, never_fails, readers, tables
+from everview.plan.rewrites.traversal import empty, everywhere, never_fails, tables
 from everview.plan.windows import Window
 
 THROUGH = plan.Project | plan.Union | plan.Negate | plan.Threshold | plan.Reduce | plan.TopK | Window | plan.Join
@@ -40,6 +41,9 @@ MOST_FILTERS = 30
 MOST_NODES = 2000
 """Maximum number of nodes of a plan that conditions are pushed below: a plan is a graph, and may have many more
 paths."""
+
+MOST_PASSES = 3
+"""Maximum number of times that conditions are pushed down."""
 
 MOST_LEVELS = 40
 """Maximum recursion depth of pushing."""
@@ -56,14 +60,25 @@ def with_early_filters(node: plan.Node, arranged: Container[plan.Node] = ()) -> 
     >>> found == plan.Join(plan.Filter(t, x), plan.Filter(u, x), (0,), (0,))
     True
     """
-    shared = {n for n, count in readers(node).items() if count > 1 and not _of_a_table(n)}
-    found = everywhere(node, _Down(arranged, shared).changed, arranged)
+    found = _pushed(node, arranged)
     if found is node or tables(found) == tables(node):
         return found
-    return everywhere(node, _Down(arranged, shared, naming=True).changed, arranged)
+    return _pushed(node, arranged, naming=True)
 
 
-class _Down:
+def _pushed(node: plan.Node, arranged: Container[plan.Node], *, naming: bool = False) -> plan.Node:
+    """Outer joins read their right side twice. Once all readers of a node have the same filter, the node has one
+    reader, and the next pass goes below it.
+    """
+    for _ in range(MOST_PASSES):
+        found = everywhere(node, Pushing.in_plan(node, arranged, naming=naming).changed, arranged)
+        if found is node or found == node:
+            break
+        node = found
+    return node
+
+
+class Pushing:
     """Pushes conditions down. `naming`: an empty part is still named, because a view depends on everything it reads."""
 
     def __init__(self, arranged: Container[plan.Node], shared: Container[plan.Node], *, naming: bool = False) -> None:
@@ -72,6 +87,16 @@ class _Down:
         self.naming = naming
         self.left = MOST_NODES
 
+    @classmethod
+    def in_plan(cls, node: plan.Node, arranged: Container[plan.Node], *, naming: bool = False) -> Pushing:
+        """For a plan: what several of its nodes read is shared."""
+        shared = {n for n, count in readers(node).items() if count > 1 and not _of_a_table(n)}
+        return cls(arranged, shared, naming=naming)
+
+    def may_change(self, node: plan.Node) -> bool:
+        """Whether a node's rows can be filtered: others, which need all of them, do not read it."""
+        return node not in self.arranged and node not in self.shared
+
     def changed(self, node: plan.Node) -> plan.Node:
         """Push a filter down."""
         if not isinstance(node, plan.Filter):
@@ -79,7 +104,7 @@ class _Down:
         base: plan.Node = node
         for _ in range(MOST_FILTERS):
             base = base.child if isinstance(base, plan.Filter) else base
-        if not isinstance(base, THROUGH) or base in self.arranged or base in self.shared:
+        if not isinstance(base, THROUGH) or not self.may_change(base):
             return node
         tested = conjuncts(node.predicate)
         movable = [c for c in tested if c.columns() and never_fails(c)]
@@ -99,7 +124,7 @@ class _Down:
         if not tested:
             return node
         self.left -= 1
-        if node in self.arranged or node in self.shared or level > MOST_LEVELS or self.left < 0:
+        if not self.may_change(node) or level > MOST_LEVELS or self.left < 0:
             return plan.Filter(node, conjunction(tested))
         if isinstance(node, plan.Filter):
             if not never_fails(node.predicate):

@@ -1,8 +1,7 @@
-"""Shared by rewrites: a traversal, reader counts, and whether an expression can fail."""
+"""Shared by rewrites: a traversal, and whether an expression can fail."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, Generator
 
 from everview.expr.functions import FUNCTIONS
@@ -33,11 +32,6 @@ def everywhere(
         return change(over_inputs(one, lambda child: made[id(child)]))
 
     return drive(step, root, {})
-
-
-def readers(root: plan.Node) -> Counter[plan.Node]:
-    """The number of readers of each node of a plan."""
-    return Counter(child for node in root.walk() for child in node.children())
 
 
 def tables(root: plan.Node) -> set[plan.Node]:
