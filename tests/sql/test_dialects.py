@@ -99,7 +99,7 @@ DAY = dt.date(2026, 1, 31)
         ("spark", "datediff(d, date '2026-01-01')", 30),
         ("spark", "date_add(d, 3)", dt.date(2026, 2, 3)),
         ("spark", "add_months(d, 1)", dt.date(2026, 2, 28)),
-        ("spark", "trunc(d, 'MM')", dt.datetime(2026, 1, 1)),
+        ("spark", "trunc(d, 'MM')", dt.date(2026, 1, 1)),
         ("spark", "s rlike '^a'", True),
         ("spark", "CAST(a AS STRING)", "7"),
         ("mysql", "ifnull(NULL, a)", 7),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import binascii
 import datetime as dt
 import decimal
+import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -134,6 +137,91 @@ def _months_between(a: dt.datetime, b: dt.datetime) -> float:
     return round(months + apart / (31 * 86400), 8)
 
 
+def _float_digits(value: float) -> tuple[str, str, int]:
+    """The sign, the shortest digits that read as the same number, and the exponent of the first one."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    return "-" * sign, "".join(map(str, digits)), len(digits) - 1 + exponent
+
+
+def _java_text(value: float) -> str:
+    """A double as Java prints it: 3.0, 1.0E10, 1.0E-5.
+
+    >>> [_java_text(x) for x in (3.0, 1e10, -0.00015, 1234567.5, float("inf"))]
+    ['3.0', '1.0E10', '-1.5E-4', '1234567.5', 'Infinity']
+    """
+    if value != value or abs(value) == math.inf:
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = _float_digits(value)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _pointed_text(value: float) -> str:
+    """A double with a point or an exponent, as DuckDB and SQLite print it: 3.0, 1e+20."""
+    if value != value or abs(value) == math.inf:
+        return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
+    return repr(value)
+
+
+def _half_up(value: float, digits: int = 0) -> float:
+    """A double rounded, halves away from zero; its digits are those that are printed.
+
+    >>> [_half_up(x) for x in (2.5, -0.5, 0.49999999999999994)], _half_up(2.675, 2), _half_up(1250.0, -2)
+    ([3.0, -1.0, 0.0], 2.68, 1300.0)
+    """
+    if value != value or abs(value) == math.inf or digits > 30:
+        return value
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), decimal.ROUND_HALF_UP, _WIDE))
+
+
+_WIDE = decimal.Context(prec=400)
+
+
+def _initcap_by_blanks(text: str) -> str:
+    """Each word between blanks with a capital, as Spark does: hello-world is one word."""
+    return " ".join(word[:1].upper() + word[1:].lower() for word in text.split(" "))
+
+
+_FIELD = re.compile(r"%(?:%|[-+ 0,#(]*\d*(?:\.\d+)?([a-zA-Z]))")
+
+
+def _printf(template: str | None, *values: Any) -> str | None:
+    """A template with %d, %s, %.2f and the like; NULL is the word null, as in Java.
+
+    >>> _printf("%d %s %05.1f %%", 7, None, 2.25)
+    '7 null 002.2 %'
+    """
+    if template is None:
+        return None
+    given = iter(values)
+
+    def filled(field: re.Match[str]) -> str:
+        if field[1] is None:
+            return "%"
+        value = next(given)
+        if field[1] not in "dsfxXeEogGc":
+            raise RowFailure(ERROR_DOMAIN)
+        return "null" if value is None else str(field[0] % value)
+
+    try:
+        return _FIELD.sub(filled, template)
+    except (StopIteration, TypeError, ValueError, OverflowError):
+        raise RowFailure(ERROR_DOMAIN) from None
+
+
+def _in_base64(data: str | bytes) -> str:
+    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise RowFailure(ERROR_DOMAIN) from None
+
+
 _add = SHELF.add
 _add("hex", "int -> text|text -> text|bytes -> text", _hex, "in hexadecimal digits")
 _add("unhex", "text -> bytes", _unhex, "the bytes of hexadecimal digits", maybe=True)
@@ -147,3 +235,17 @@ _add("crc32", "text -> int|bytes -> int", lambda x: binascii.crc32(x.encode() if
 _add("format_number", "number int -> text", _format_number, "with commas, and b digits after the point")
 _add("next_day", "date text -> date", _next_day, "the first day after a that is called b", maybe=True)
 _add("months_between", "timestamp timestamp -> float", _months_between, "months from b to a")
+_add("java_text", "float -> text", _java_text, "a double as Java prints it")
+_add("pointed_text", "float -> text", _pointed_text, "a double with a point or an exponent")
+_add("half_up", "float [int] -> float", _half_up, "rounded, halves away from zero")
+_add("initcap_by_blanks", "text -> text", _initcap_by_blanks, "words between blanks with capitals")
+_add(
+    "format_string",
+    "text printed ... -> text|text -> text",
+    _printf,
+    "values in place of %d, %s",
+    nulls=True,
+    maybe=True,
+)
+_add("base64", "text -> text|bytes -> text", _in_base64, "in base 64")
+_add("unbase64", "text -> bytes", _from_base64, "the bytes of a text in base 64")

@@ -64,6 +64,8 @@ def on_sub(scalars: Scalars, node: exp.Sub) -> Expr:
     kinds = (a.type.kind, b.type.kind)
     if kinds == ("date", "int"):
         return scalars.call("date_add_days", a, scalars.call("neg", b))
+    if kinds == ("date", "date") and scalars.source.dialect in moment_forms.JAVA:
+        return scalars.call("moment_sub", *(casts.cast_to(scalars, d, TIMESTAMP) for d in (a, b)))
     if kinds == ("date", "date"):
         return scalars.call("date_diff_days", a, b)
     return scalars.call("sub", a, b)

@@ -59,7 +59,7 @@ def on_bracket(scalars: Scalars, node: exp.Bracket) -> Expr:
     match value.type.kind:
         case "array":
             place = scalars.coerced(key, Literal(INT, 1), index)
-            if counted:  # element_at(a, -1), which counts from 1, or from the end
+            if counted or scalars.source.dialect == "duckdb":  # element_at(a, -1), which counts from 1, or from the end
                 behind = scalars.call("add", scalars.call("array_cardinality", value), Literal(INT, 1))
                 behind = scalars.call("add", behind, place)
                 place = scalars.call("case", scalars.call("lt", place, Literal(INT, 0)), behind, place)

@@ -23,6 +23,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import constants, foreign_functions, zones
 from everview.sql.scalar.composite_functions import CALLS
+from everview.sql.text import consumed_parts
 from everview.sql.text.call_names import SCALARS, TABLES, all_names
 from everview.sql.text.dialects import DEFAULT, PRINTING
 from everview.types import INT, STR, TIMESTAMP, TIMESTAMPTZ
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
     """Bind a function call by name; None if there is no such function."""
     name = node.name.lower()
+    if name in foreign_functions.OF_DIALECT.get(scalars.source.dialect, ()):
+        return foreign_functions.bound(name, node.expressions, node, scalars)
     if name in CALLS:
         return CALLS[name](node, scalars)
     if name in SPECIAL:
@@ -48,7 +51,7 @@ def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
     missing or means something else.
     """
     name = scalars.source.written(node).lower() if isinstance(node, exp.Func) else ""
-    is_borrowed = name in foreign_functions.BORROWED
+    is_borrowed = foreign_functions.texts_of(name, scalars.source.dialect) is not None
     if not is_borrowed and name not in other_dialects.SHELF.routines:
         return None
     parts = [dict.get(node.args, part) for part in node.arg_types]
@@ -159,7 +162,16 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
             f"{name} gives rows, so it is not allowed here",
             f"put it into FROM, or alone into SELECT: {name}(...)",
         )
-    known = [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS, *foreign_functions.BORROWED, *_FORMS]
+    own = foreign_functions.OF_DIALECT.get(scalars.source.dialect, ())
+    known = [
+        *own,
+        *core.functions,
+        *core.catalog.sql_functions,
+        *all_names(),
+        *CALLS,
+        *foreign_functions.BORROWED,
+        *_FORMS,
+    ]
     if name in known:
         return scalars.source.refuse(node, f"{name} is not supported here")
     close = closest(name, known, alike=0.65)
@@ -249,6 +261,23 @@ def _make_interval(node: exp.Anonymous, scalars: Scalars) -> Expr:
     return routine("make_interval", parts, node, scalars)
 
 
+def _date_part(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """date_part('year', moment), where the parser has no node for it"""
+    if len(node.expressions) != 2 or not node.expressions[0].is_string:
+        raise scalars.source.error(node, "E_ARITY", "date_part takes a constant unit and a moment")
+    unit, moment = node.expressions
+    consumed_parts.understood(unit)
+    return scalars.bind(exp.Extract(this=exp.var(unit.name), expression=moment))
+
+
+def _format(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """format(template, ...): %s, %I and %L in PostgreSQL"""
+    if scalars.source.dialect in ("duckdb", "sqlite", "trino", "presto", "bigquery"):
+        hint = "format_string('%d of %s', a, b), or concat"
+        raise scalars.source.refuse(node, "the templates of format are PostgreSQL's here", hint)
+    return routine("format", node.expressions, node, scalars)
+
+
 def _random(node: exp.Anonymous, scalars: Scalars) -> Expr:
     raise scalars.source.refuse(
         node,
@@ -262,6 +291,8 @@ SPECIAL: dict[str, Callable[[exp.Anonymous, Scalars], Expr]] = {
     "date_bin": _date_bin,
     "time_bucket": _date_bin,
     "age": _age,
+    "date_part": _date_part,
+    "format": _format,
     "make_interval": _make_interval,
     "random": _random,
     "setseed": _random,

@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
-from everview.sql.scalar import calls, constants, names, zones
+from everview.sql.scalar import calls, constants, dialect_forms, names, zones
 from everview.sql.scalar.handlers import Forms
 from everview.sql.text.error_positions import SqlError
 from everview.types import DATE, FLOAT, INT, STR, DataType, small_int
@@ -153,9 +153,11 @@ def cast_to(scalars: Scalars, value: Expr, target: DataType) -> Expr:
     if zoned is not None:
         return zoned
     if target.kind == "str" and value.type.kind in ("float", "timestamp"):
-        return scalars.call(f"{value.type.kind}_text", value)  # as PostgreSQL prints them
-    if target.kind == "int" and value.type.kind in {"float", "decimal"}:
-        value = scalars.call("round", value)
+        if value.type.kind == "float":
+            return dialect_forms.text_of_double(scalars, value)
+        return scalars.call("timestamp_text", value)  # as PostgreSQL prints them
+    if target.kind == "int" and value.type.kind in {"float", "decimal", "numeric"}:
+        value = dialect_forms.whole(scalars, value)
     if target.kind == "bytes" and value.type.kind == "str" and scalars.source.dialect == "postgres":
         return constants.folded(scalars.call("text_bytes", value), scalars.compiler.interner)
     return constants.folded(functions.cast(value, target), scalars.compiler.interner)

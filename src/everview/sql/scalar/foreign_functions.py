@@ -127,8 +127,65 @@ BORROWED: dict[str, tuple[str, ...]] = {
 """The SQL text of a function by name, one for each number of arguments."""
 
 
+_SPARK: dict[str, tuple[str, ...]] = {
+    "array_position": ("CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL THEN coalesce(array_position($1, $2), 0) END",),
+    "isnan": ("coalesce($1::double precision = 'NaN', false)",),
+    "isnull": ("$1 IS NULL",),
+    "isnotnull": ("$1 IS NOT NULL",),
+    "weekday": ("extract(isodow FROM $1::timestamp)::int - 1",),
+    "slice": (
+        "CASE WHEN $2 > 0 THEN ($1)[$2:$2 + $3 - 1] WHEN $2 < 0 AND cardinality($1) + $2 < 0 THEN ($1)[1:0]"
+        " WHEN $2 < 0 THEN ($1)[cardinality($1) + $2 + 1:cardinality($1) + $2 + $3] END",
+    ),
+    "sha2": (
+        "CASE $2 WHEN 0 THEN sha256($1) WHEN 256 THEN sha256($1) WHEN 224 THEN sha224($1)"
+        " WHEN 384 THEN sha384($1) WHEN 512 THEN sha512($1) END",
+    ),
+    "make_date": ("make_date($1, $2, $3)",),
+    "array_size": ("cardinality($1)",),
+    "array_compact": ("array_remove($1, NULL)",),
+}
+_DUCKDB: dict[str, tuple[str, ...]] = {
+    "prefix": ("starts_with($1, $2)",),
+    "suffix": ("right($1, length($2)) = $2",),
+    "weekday": ("extract(dow FROM $1)",),
+    "isodow": ("extract(isodow FROM $1)",),
+    "dayofyear": ("extract(doy FROM $1)",),
+    "week": ("extract(week FROM $1)",),
+    "weekofyear": ("extract(week FROM $1)",),
+    "yearweek": ("extract(isoyear FROM $1) * 100 + extract(week FROM $1)",),
+    "isinf": ("abs($1::double precision) = 'Infinity'",),
+    "isfinite": ("abs($1::double precision) < 'Infinity'",),
+    "list_prepend": ("array_prepend($2, $1)",),
+    "list_min": ("(array_sort(array_remove($1, NULL)))[1]",),
+    "list_max": ("(array_sort(array_remove($1, NULL)))[cardinality(array_remove($1, NULL))]",),
+    "list_has_all": ("$1 @> array_remove($2, NULL)",),
+    "list_has_any": ("$1 && $2",),
+    "list_unique": ("cardinality(array_remove(array_distinct($1), NULL))",),
+    "array_unique": ("cardinality(array_remove(array_distinct($1), NULL))",),
+    "sha256": ("sha256($1)", "CASE WHEN $2 = 256 THEN sha256($1) END"),
+    "to_base64": ("base64($1)",),
+    "from_base64": ("unbase64($1)",),
+    "regexp_full_match": ("regexp_like($1, '^(?:' || $2 || ')$')",),
+}
+
+OF_DIALECT: dict[str, dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("spark", "spark2", "databricks", "hive"), _SPARK),
+    "duckdb": _DUCKDB,
+    "mysql": {
+        "weekday": ("extract(isodow FROM $1::timestamp)::int - 1",),
+        "unix_timestamp": ("extract(epoch FROM $1::timestamp)::bigint",),
+        "to_base64": ("base64($1)",),
+    },
+}
+"""Functions whose name means this in one dialect, and elsewhere something else or nothing."""
+
+
 ATTEMPTED = frozenset({"try_add", "try_subtract", "try_multiply", "try_mod", "try_divide", "try_to_number"})
 """Functions that return NULL on failure; errors in their arguments stay errors."""
+
+NULL_IN = frozenset((name, dialect) for name in ("make_date",) for dialect in ("spark", "spark2", "databricks", "hive"))
+"""Functions that do so in some dialects."""
 
 
 def _arguments(text: str) -> int:
@@ -145,9 +202,17 @@ def _parsed(text: str) -> exp.Expr:
 
 def bound(name: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr | None:
     """A call of a function of that name; None if there is none."""
-    texts = BORROWED.get(name)
-    if texts is None:
-        return None
+    texts = texts_of(name, scalars.source.dialect)
+    return None if texts is None else composed(texts, name, given, at, scalars)
+
+
+def texts_of(name: str, dialect: str) -> tuple[str, ...] | None:
+    """The texts of a function in a dialect; None if there is none."""
+    return OF_DIALECT.get(dialect, {}).get(name) or BORROWED.get(name)
+
+
+def composed(texts: tuple[str, ...], name: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
+    """The function that is one of the texts, the one for so many arguments."""
     text = next((t for t in texts if _arguments(t) == len(given)), None)
     if text is None:
         wants = " or ".join(str(_arguments(t)) for t in texts)
@@ -175,6 +240,6 @@ def bound(name: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> E
         raise outside.error(at, error.code, f"{name} is not of {', '.join(repr(a.type) for a in args)}") from None
     finally:
         compiler.source = outside
-    if name not in ATTEMPTED:
+    if name not in ATTEMPTED and (name, outside.dialect) not in NULL_IN:
         return found
     return scalars.call("attempt", found, scalars.call("eq", *(scalars.call("is_null", a) for a in args[:2])))

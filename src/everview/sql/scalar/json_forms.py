@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from everview.expr.jsonpath_parser import PathSyntax, compiled
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import constants
+from everview.sql.scalar import constants, dialect_forms
 from everview.sql.scalar.handlers import Forms
 from everview.types import JSON, STR, array
 
@@ -30,10 +30,11 @@ def on_jsonextractscalar(scalars: Scalars, node: exp.JSONExtractScalar) -> Expr:
 
 
 def _key(scalars: Scalars, node: exp.Expr, op: str) -> Expr:
+    path = dialect_forms.path_of(scalars, node)
+    if path is not None:
+        return scalars.call(op.replace("get", "path"), dialect_forms.document(scalars, node.this), path)
     value = document(scalars, node.this)
     given = node.expression
-    if isinstance(given, exp.JSONPath):
-        raise scalars.source.refuse(node, "this path is not understood", "j -> 'key'")
     key = scalars.bind(given)
     return scalars.call(op, value, key)
 

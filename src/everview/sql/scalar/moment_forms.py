@@ -30,7 +30,9 @@ _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "da
 
 def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     unit, value = node.name.lower(), scalars.bind(node.expression)
-    unit = {"microsecond": "microseconds", "millisecond": "milliseconds"}.get(unit, unit)
+    unit = {"microsecond": "microseconds", "millisecond": "milliseconds", "dayofyear": "doy"}.get(unit, unit)
+    if unit == "dayofweek" or (unit == "dow" and scalars.source.dialect in JAVA):
+        return _from_sunday(scalars, node.expression)
     found = interval_arithmetic.extracted(scalars, unit, value, node)
     if found is not None:
         return found
@@ -87,6 +89,13 @@ def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     raise scalars.source.error_at(at, "E_UNSUPPORTED", what, did_you_mean(unit, units))
 
 
+def _from_sunday(scalars: Scalars, moment: exp.Expr) -> Expr:
+    """The day of a week whose first day is Sunday, or 0 in DuckDB and Snowflake."""
+    found = scalars.call("mod", scalars.bind(exp.Extract(this=exp.var("isodow"), expression=moment)), Literal(INT, 7))
+    zero = scalars.source.dialect in (*FRACTIONS[:4], "duckdb", "snowflake")
+    return found if zero else scalars.call("add", found, Literal(INT, 1))
+
+
 def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
     given = scalars.bind(node.this)
     named = node.args.get("zone")
@@ -114,7 +123,9 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
 
 
 def on_datetrunc(scalars: Scalars, node: exp.DateTrunc) -> Expr:
-    return on_timestamptrunc(scalars, node)  # type: ignore[arg-type]
+    found = on_timestamptrunc(scalars, node)  # type: ignore[arg-type]
+    is_day = scalars.source.dialect in JAVA and scalars.source.written(node).lower() == "trunc"
+    return casts.cast_to(scalars, found, DATE) if is_day else found
 
 
 def on_datediff(scalars: Scalars, node: exp.DateDiff) -> Expr:
@@ -155,6 +166,8 @@ def on_dateadd(scalars: Scalars, node: exp.DateAdd, sign: int = 1) -> Expr:
     value, amount, unit = scalars.bind(node.this), node.expression, node.text("unit").lower() or "day"
     if isinstance(node, exp.TsOrDsAdd) and scalars.source.dialect in (*ELAPSED, "hive", "spark2"):
         value = casts.cast_to(scalars, value, DATE)  # their date_add gives a date, of texts and moments too
+    if isinstance(amount, exp.Interval) and scalars.source.dialect == "duckdb" and value.type.kind == "date":
+        value = casts.cast_to(scalars, value, TIMESTAMP)
     if isinstance(amount, exp.Interval):
         amount, unit = amount.this, amount.text("unit").lower() or "day"
     count = casts.as_type(scalars, amount, INT.optional())

@@ -25,6 +25,7 @@ from everview.sql.scalar import (
     casts,
     comparisons,
     constants,
+    dialect_forms,
     division,
     interval_arithmetic,
     json_forms,
@@ -66,6 +67,7 @@ FORMS: Forms = {
     **row_forms.FORMS,
     **json_forms.FORMS,
     **lambdas.FORMS,
+    **dialect_forms.FORMS,
 }
 """Handlers by class of node."""
 

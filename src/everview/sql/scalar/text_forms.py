@@ -25,19 +25,20 @@ def on_like(scalars: Scalars, node: exp.Like, escape: str = "\\") -> Expr:
     if isinstance(node.expression, (exp.Any, exp.All)):
         return _like_each(scalars, node, escape)
     value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
-    if isinstance(node, exp.ILike):
+    folds_case = isinstance(node, exp.ILike) or scalars.source.dialect == "sqlite"
+    if folds_case:
         value = scalars.call("lower", value)
     if not isinstance(pattern, Literal):
         if pattern.type.kind != "str" or value.type.kind != "str":
             kinds = f"{value.type!r} and {pattern.type!r}"
             raise scalars.source.error(node.expression, "E_TYPE", f"LIKE compares texts, not {kinds}", "cast them")
-        pattern = scalars.call("lower", pattern) if isinstance(node, exp.ILike) else pattern
+        pattern = scalars.call("lower", pattern) if folds_case else pattern
         return calls.called("like_pattern", [value, pattern, Literal(STR, escape)], node, scalars)
     if pattern.value is None:
         return Literal(BOOL.optional(), None)
     if pattern.type.kind != "str":
         raise scalars.source.error(node.expression, "E_LITERAL", "the pattern of LIKE must be a text")
-    if isinstance(node, exp.ILike):
+    if folds_case:
         pattern = Literal(STR, pattern.value.lower())
     return scalars.call("like", value, Literal(STR, _with_backslashes(pattern.value, escape)))
 
@@ -146,12 +147,18 @@ FROM_THE_LEFT = ("postgres", "redshift", "materialize", "risingwave", "tsql")
 """Dialects in which a position before the first character is literal; in others -1 is the last character."""
 
 
+BEFORE_THE_FIRST = ("duckdb", "sqlite")
+"""Dialects in which 0 is the position before the first character, as in PostgreSQL; in others it is the first one."""
+
+
 def _from_either_end(scalars: Scalars, text: Expr, start: Expr) -> Expr:
     zero, one = Literal(INT, 0), Literal(INT, 1)
     if isinstance(start, Literal) and isinstance(start.value, int) and start.value > 0:
         return start
     behind = scalars.call("add", scalars.call("add", scalars.call("length", text), start), one)
     whole = scalars.call("case", scalars.call("lt", start, zero), behind, start)
+    if scalars.source.dialect in BEFORE_THE_FIRST:
+        return whole
     return scalars.call("case", scalars.call("eq", start, zero), one, whole)  # 0 is as good as 1
 
 

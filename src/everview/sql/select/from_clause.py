@@ -320,7 +320,9 @@ class FromClause:
         what = "SEMI" if found else "ANTI"
         if on is None and not join.args.get("using") and self.source.dialect in JAVA:
             on = exp.Boolean(this=True)  # LEFT SEMI JOIN t: if there is a row at all
-        if on is None or join.args.get("using"):
+        if on is None and join.args.get("using"):
+            on = self._equalities(join)
+        if on is None:
             raise self.source.refuse(join, f"a {what} JOIN has ON", f"a {what} JOIN b ON a.k = b.k")
         joined = join.parent.args.get("joins") or [] if join.parent is not None else []
         later = joined[[id(j) for j in joined].index(id(join)) + 1 :] if any(j is join for j in joined) else []
@@ -329,6 +331,17 @@ class FromClause:
         rows = exp.Select(expressions=[exp.Literal.number(1)], from_=exp.From(this=join.this), where=exp.Where(this=on))
         exists = exp.Exists(this=rows)
         self.where(exists if found else exp.Not(this=exists))
+
+    def _equalities(self, join: exp.Join) -> exp.Expr | None:
+        """The equalities of USING, if the tables of both sides have names."""
+        names = [u.name for u in join.args["using"]]
+        fields = [f for f in self.relation.fields if f.name.lower() in [n.lower() for n in names]]
+        tables = {f.table for f in fields}
+        right = join.this.alias_or_name
+        if len(fields) != len(names) or len(tables) != 1 or "" in tables or not right or right in tables:
+            return None
+        (left,) = tables
+        return exp.and_(*(exp.EQ(this=exp.column(n, left), expression=exp.column(n, right)) for n in names))
 
     def _function(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
         """A table function: a leaf if it is uncorrelated, else applied to what is joined so far."""

@@ -35,6 +35,7 @@ from everview.plan.nodes import (
 )
 from everview.sql.folds import Folding
 from everview.sql.lists import Documents, Listing
+from everview.sql.scalar.constants import EMPTY
 from everview.sql.scalar.scalars import Bound, Scalars
 from everview.sql.select import exact_sums, named_aggregates
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
@@ -136,8 +137,10 @@ class Grouped(Scalars):
         if isinstance(node, exp.Grouping):
             return self._grouping(node)
         test = self.below.condition(condition) if condition is not None else None
+        if isinstance(node, exp.ArrayUniqueAgg):  # collect_set(x)
+            node = exp.ArrayAgg(this=exp.Distinct(expressions=[node.this]), nulls_excluded=True)
         if isinstance(node, (exp.GroupConcat, exp.ArrayAgg)):
-            return self._column(self._list_slot(node, test))
+            return self._list(node, test)
         if isinstance(node, exp.AnonymousAggFunc) and node.name in LISTS:
             return self._column(self._document_slot(node, test))
         if isinstance(node, NAMED):
@@ -321,6 +324,14 @@ class Grouped(Scalars):
         exprs = (*([test] if test is not None else []), value, *(k for k, _ in keys))
         return _ListSlot(function, exprs, JSON.optional())
 
+    def _list(self, node: exp.Expr, test: Expr | None) -> Callable[[], Expr]:
+        """array_agg and string_agg. Spark's array_agg (collect_list) leaves out NULLs, and is never NULL itself."""
+        slot = self._list_slot(node, test)
+        column = self._column(slot)
+        if not node.args.get("nulls_excluded"):
+            return column
+        return lambda: call("coalesce", column(), Constant(slot.type.optional(False), EMPTY))
+
     def _list_slot(self, node: exp.Expr, test: Expr | None) -> _ListSlot:
         self.source.only(node, "this", "separator", "nulls_excluded")
         given, order, distinct, separator = node.this, [], False, None
@@ -339,6 +350,9 @@ class Grouped(Scalars):
             if not isinstance(text, Constant) or text.type.kind != "str" or text.value is None:
                 raise self.source.error(node, "E_LITERAL", "the separator must be a constant text")
             separator = str(text.value)
+        if node.args.get("nulls_excluded") and value.type.nullable:
+            present = call("is_not_null", value)
+            test = present if test is None else call("and", test, present)
         keys = [k for o in order for k in sort_keys(self.below.bind(o.this), o)]
         if distinct and any(k.columns() != value.columns() for k, _ in keys):
             raise self.source.error(node, "E_ORDER", "with DISTINCT, the values can only be ordered by themselves")

@@ -14,6 +14,10 @@ _INSIDE = {
     "extract_more",
     "trunc_more",
     "units_between",
+    "java_text",
+    "pointed_text",
+    "half_up",
+    "initcap_by_blanks",
 }
 """Functions of the library that have other SQL names."""
 
