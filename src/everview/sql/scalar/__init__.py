@@ -15,5 +15,6 @@ Read in this order:
     array_forms, row_forms, json_forms          compound values
     lambdas                                     functions of their elements
     foreign_functions, time_windows             functions of other systems; time windows
+    dialect_forms                               forms that mean something else in other systems
     type_names                                  names of types
 """
