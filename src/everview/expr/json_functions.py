@@ -26,6 +26,9 @@ def found(value: Any, key: Any) -> Any:
         return value.get(key, _MISSING)
     if isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value):
         return value[key]
+    is_alone = not isinstance(value, (dict, list))
+    if is_alone and isinstance(key, int) and key in (0, -1):
+        return None if isinstance(value, JsonNull) else value  # jsonb counts it as an array of one
     return _MISSING
 
 

@@ -8,7 +8,7 @@ Read in this order:
     handlers, operands                          what it dispatches to, and which parts of nodes those know
     leaves, session_functions                   columns, constants, parameters, subqueries; current user and time
     arithmetic, division, comparisons           basic operators
-    logic, casts                                more of them
+    logic, casts, roundings                     more of them
     calls, composite_functions                  functions by name; `named_functions` finds user-defined ones
     text_forms, moment_forms                    special syntax of texts and dates
     zones, interval_arithmetic                  time zones and intervals

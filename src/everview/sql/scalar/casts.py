@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
-from everview.sql.scalar import calls, constants, dialect_forms, names, zones
+from everview.sql.scalar import calls, constants, names, roundings, zones
 from everview.sql.scalar.handlers import Forms
 from everview.sql.text.error_positions import SqlError
 from everview.types import DATE, FLOAT, INT, STR, DataType, small_int
@@ -154,10 +154,10 @@ def cast_to(scalars: Scalars, value: Expr, target: DataType) -> Expr:
         return zoned
     if target.kind == "str" and value.type.kind in ("float", "timestamp"):
         if value.type.kind == "float":
-            return dialect_forms.text_of_double(scalars, value)
+            return roundings.text_of_double(scalars, value)
         return scalars.call("timestamp_text", value)  # as PostgreSQL prints them
     if target.kind == "int" and value.type.kind in {"float", "decimal", "numeric"}:
-        value = dialect_forms.whole(scalars, value)
+        value = roundings.whole(scalars, value)
     if target.kind == "bytes" and value.type.kind == "str" and scalars.source.dialect == "postgres":
         return constants.folded(scalars.call("text_bytes", value), scalars.compiler.interner)
     return constants.folded(functions.cast(value, target), scalars.compiler.interner)

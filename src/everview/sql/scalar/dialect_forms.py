@@ -1,10 +1,8 @@
 """Forms whose meaning is another one in other systems, or that only those have; by the dialect of the text.
 
-    round(2.5::double)           3, halves away from zero; 2 in PostgreSQL
-    CAST(2.5 AS int)             2 in Spark, Hive, SQLite and SQL Server
-    CAST(3.0 AS text)            3.0 where systems print a point
     dayofweek(d), hour(d) ...    names for parts of a moment
-    split(s, ','), regexp_extract(s, p, 1), locate(p, s, 2), j -> '$.a.b'
+    time_bucket(INTERVAL '10 days', d)
+    split(s, ','), regexp_extract(s, p, 1), locate(p, s, 2)
 
 Functions that are SQL over their arguments are in `foreign_functions`.
 """
@@ -16,54 +14,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.codes.immutable import FrozenList
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import calls, foreign_functions, json_forms
+from everview.sql.scalar import calls, foreign_functions
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.roundings import HALF_EVEN, JAVA
 from everview.sql.text import consumed_parts
-from everview.types import DATE, INT, JSON, STR, array
+from everview.types import DATE, INT
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
-
-JAVA = ("hive", "spark", "spark2", "databricks")
-"""Spark and its relatives."""
-
-HALF_EVEN = ("postgres", "redshift", "materialize", "risingwave")
-"""Dialects in which round of a double takes the even neighbour of a half."""
-
-CUTTING = (*JAVA, "sqlite", "tsql", "fabric", "clickhouse")
-"""Dialects in which a number that is cast to an int loses its fraction."""
-
-PRINTED_AS = {
-    **dict.fromkeys((*JAVA, "trino", "presto", "athena"), "java_text"),
-    **dict.fromkeys(("duckdb", "sqlite"), "pointed_text"),
-}
-"""How doubles become texts; elsewhere as in PostgreSQL, without a point if they are whole."""
-
-
-def on_round(scalars: Scalars, node: exp.Round) -> Expr:
-    """round(x[, digits])"""
-    value = scalars.bind(node.this)
-    digits = node.args.get("decimals")
-    given = [value] if digits is None else [value, scalars.bind(digits)]
-    is_double = value.type.kind == "float" and scalars.source.dialect not in HALF_EVEN
-    return scalars.call("half_up" if is_double else "round", *given)
-
-
-def whole(scalars: Scalars, value: Expr) -> Expr:
-    """A number without a fraction, as a cast to an int has it."""
-    if scalars.source.dialect not in CUTTING:
-        return scalars.call("round", value)
-    up, down = scalars.call("ceil", value), scalars.call("floor", value)
-    below = scalars.call("lt", value, functions.cast(Literal(INT, 0), value.type.optional(False)))
-    return scalars.call("case", below, up, down)
-
-
-def text_of_double(scalars: Scalars, value: Expr) -> Expr:
-    """A double as a text."""
-    return scalars.call(PRINTED_AS.get(scalars.source.dialect, "float_text"), value)
 
 
 def on_datebin(scalars: Scalars, node: exp.DateBin) -> Expr:
@@ -167,36 +127,7 @@ def _sql(name: str, given: list[exp.Expr], node: exp.Expr, scalars: Scalars) -> 
     return foreign_functions.composed((TEXTS[name],), name, given, node, scalars)
 
 
-# ---- JSON
-
-
-def path_of(scalars: Scalars, node: exp.Expr) -> Expr | None:
-    """The steps of a path such as '$.a[0].b', which sqlglot has read; None if it is something else."""
-    path = node.args["expression"]
-    if not isinstance(path, exp.JSONPath):
-        return None
-    steps = []
-    for step in path.expressions[1:]:
-        is_step = isinstance(step, (exp.JSONPathKey, exp.JSONPathSubscript)) and isinstance(step.this, (str, int))
-        if not is_step:
-            raise scalars.source.refuse(node, "this path is not supported here", "names and indexes: '$.a[0].b'")
-        steps.append(str(step.this))
-        step.args.get("this")
-    consumed_parts.understood(path)
-    return Literal(array(STR), FrozenList(steps))
-
-
-def document(scalars: Scalars, node: exp.Expr) -> Expr:
-    """A JSON value, or a text that is one; what is not JSON is NULL in Spark"""
-    value = scalars.bind(node)
-    if value.type.kind != "str" or isinstance(value, Literal):
-        return json_forms.document(scalars, node)
-    read = functions.cast(value, JSON.optional(value.type.nullable))
-    return scalars.call("attempt", read, value) if scalars.source.dialect in JAVA else read
-
-
 FORMS: Forms = {
-    exp.Round: on_round,
     exp.DateBin: on_datebin,
     exp.DayOfWeek: on_dayofweek,
     **{

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.codes.immutable import FrozenList
+from everview.expr import functions
 from everview.expr.jsonpath_parser import PathSyntax, compiled
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import constants, dialect_forms
+from everview.sql.scalar import constants
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.roundings import JAVA
+from everview.sql.text import consumed_parts
 from everview.types import JSON, STR, array
 
 if TYPE_CHECKING:
@@ -30,9 +34,9 @@ def on_jsonextractscalar(scalars: Scalars, node: exp.JSONExtractScalar) -> Expr:
 
 
 def _key(scalars: Scalars, node: exp.Expr, op: str) -> Expr:
-    path = dialect_forms.path_of(scalars, node)
+    path = path_of(scalars, node)
     if path is not None:
-        return scalars.call(op.replace("get", "path"), dialect_forms.document(scalars, node.this), path)
+        return scalars.call(op.replace("get", "path"), _any_document(scalars, node.this), path)
     value = document(scalars, node.this)
     given = node.expression
     key = scalars.bind(given)
@@ -112,6 +116,31 @@ def on_path(scalars: Scalars, op: str, value: exp.Expr, path: exp.Expr) -> Expr:
 def without(scalars: Scalars, a: Expr, b: Expr, node: exp.Sub) -> Expr | None:
     """j - 'key', j - 0, j - array; None if it is something else."""
     return scalars.call("json_delete", a, b) if a.type.kind == "json" else None
+
+
+def path_of(scalars: Scalars, node: exp.Expr) -> Expr | None:
+    """The steps of a path such as '$.a[0].b', which sqlglot has read; None if it is something else."""
+    path = node.args["expression"]
+    if not isinstance(path, exp.JSONPath):
+        return None
+    steps = []
+    for step in path.expressions[1:]:
+        is_step = isinstance(step, (exp.JSONPathKey, exp.JSONPathSubscript)) and isinstance(step.this, (str, int))
+        if not is_step:
+            raise scalars.source.refuse(node, "this path is not supported here", "names and indexes: '$.a[0].b'")
+        steps.append(str(step.this))
+        step.args.get("this")
+    consumed_parts.understood(path)
+    return Literal(array(STR), FrozenList(steps))
+
+
+def _any_document(scalars: Scalars, node: exp.Expr) -> Expr:
+    """A JSON value, or a text that is one; what is not JSON is NULL in Spark"""
+    value = scalars.bind(node)
+    if value.type.kind != "str" or isinstance(value, Literal):
+        return document(scalars, node)
+    read = functions.cast(value, JSON.optional(value.type.nullable))
+    return scalars.call("attempt", read, value) if scalars.source.dialect in JAVA else read
 
 
 FORMS: Forms = {

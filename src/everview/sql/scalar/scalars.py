@@ -34,6 +34,7 @@ from everview.sql.scalar import (
     logic,
     moment_forms,
     named_functions,
+    roundings,
     row_forms,
     session_functions,
     text_forms,
@@ -68,6 +69,7 @@ FORMS: Forms = {
     **json_forms.FORMS,
     **lambdas.FORMS,
     **dialect_forms.FORMS,
+    **roundings.FORMS,
 }
 """Handlers by class of node."""
 

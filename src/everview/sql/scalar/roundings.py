@@ -1,0 +1,61 @@
+"""Doubles as whole numbers and as texts, by the dialect of the text.
+
+round(2.5::double)     3, halves away from zero; 2 in PostgreSQL
+CAST(2.5 AS int)       2 in Spark, Hive, SQLite and SQL Server
+CAST(3.0 AS text)      3.0 where systems print a point
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr import functions
+from everview.expr.nodes import Expr, Literal
+from everview.sql.scalar.handlers import Forms
+from everview.types import INT
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+JAVA = ("hive", "spark", "spark2", "databricks")
+"""Spark and its relatives."""
+
+HALF_EVEN = ("postgres", "redshift", "materialize", "risingwave")
+"""Dialects in which round of a double takes the even neighbour of a half."""
+
+CUTTING = (*JAVA, "sqlite", "tsql", "fabric", "clickhouse")
+"""Dialects in which a number that is cast to an int loses its fraction."""
+
+PRINTED_AS = {
+    **dict.fromkeys((*JAVA, "trino", "presto", "athena"), "java_text"),
+    **dict.fromkeys(("duckdb", "sqlite"), "pointed_text"),
+}
+"""How doubles become texts; elsewhere as in PostgreSQL, without a point if they are whole."""
+
+
+def on_round(scalars: Scalars, node: exp.Round) -> Expr:
+    """round(x[, digits])"""
+    value = scalars.bind(node.this)
+    digits = node.args.get("decimals")
+    given = [value] if digits is None else [value, scalars.bind(digits)]
+    is_double = value.type.kind == "float" and scalars.source.dialect not in HALF_EVEN
+    return scalars.call("half_up" if is_double else "round", *given)
+
+
+def whole(scalars: Scalars, value: Expr) -> Expr:
+    """A number without a fraction, as a cast to an int has it."""
+    if scalars.source.dialect not in CUTTING:
+        return scalars.call("round", value)
+    up, down = scalars.call("ceil", value), scalars.call("floor", value)
+    below = scalars.call("lt", value, functions.cast(Literal(INT, 0), value.type.optional(False)))
+    return scalars.call("case", below, up, down)
+
+
+def text_of_double(scalars: Scalars, value: Expr) -> Expr:
+    """A double as a text."""
+    return scalars.call(PRINTED_AS.get(scalars.source.dialect, "float_text"), value)
+
+
+FORMS: Forms = {exp.Round: on_round}
