@@ -10,7 +10,8 @@ PostgreSQL reads all of it as we do. What differs is left out, or written so tha
 - of several rows of one INSERT that refer to each other the order would matter: no table refers to itself;
 - a type cannot change under a view: PostgreSQL says 0A000, we say 2BP01;
 - COPY takes no number that it would have to round;
-- PostgreSQL looks at keys row by row: no UPDATE adds something to all keys, which may be there twice in between.
+- PostgreSQL looks at keys and UNIQUE row by row, we look at the end of the statement, as SQL says: no UPDATE adds
+  something to all keys, which may be there twice in between, and a MERGE that writes the UNIQUE text has one row.
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ class Transactions:
         first, *rest = COLUMNS[table]
         other = self.r.choice(rest)
         matched = self.r.choice(["DELETE", f"UPDATE SET {other} = v.y", "DO NOTHING"])
-        rows = ", ".join(f"({i}, {self._plain(other)})" for i in self.r.sample(range(6), 2))
+        many = 1 if other == "n" else 2
+        rows = ", ".join(f"({i}, {self._plain(other)})" for i in self.r.sample(range(6), many))
         kind = "text" if other == "n" else "int"
         return (
             f"MERGE INTO {table} USING (SELECT x, y::{kind} AS y FROM (VALUES {rows}) AS w(x, y)) AS v "

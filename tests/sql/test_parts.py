@@ -112,6 +112,48 @@ def test_what_is_missing_is_missed(db: ev.Session, text: str, column: int) -> No
     assert (db["v"].rows(), db["k"].rows(), db.views) == before
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("INSERT INTO v VALUES (int 5, 6)", 27),  # the parser reads casts
+        ("SELECT a FROM v ORDER BY text 1", 31),
+        ("VALUES (1), (2) x", 17),
+        ("MERGE INTO k USING v ON k.id = v.a WHEN NOT MATCHED THEN INSERT VALUES (v.a x, v.c)", 77),
+        ("SELECT (a x) FROM v", 11),
+        ("SELECT c FROM v AS q (1)", 23),
+        ("UPDATE v char varying SET c = 1", 10),
+        ("SELECT a FROM v localtime", 17),
+        ("CREATE SEQUENCE s START 5 DEFAULT", 27),
+        ("CREATE TABLE w AS MATERIALIZED SELECT 1 AS x", 19),
+        ("SELECT a FROM v ORDER BY 'c'", 26),  # a constant, which orders nothing
+        ("SELECT a FROM v ORDER BY a, 1.5", 29),
+        ("SELECT count(*) FROM v GROUP BY 'a'", 33),
+        ("SELECT DISTINCT ON ('a') a FROM v", 21),
+    ],
+)
+def test_what_the_parser_takes_for_something_else(db: ev.Session, text: str, column: int) -> None:
+    """PostgreSQL says of all of them that they are no SQL, or that a constant says nothing."""
+    before = (db["v"].rows(), db["k"].rows(), db.tables, db.views)
+    with pytest.raises(ev.PlanError) as caught:
+        db.sql(text)
+    assert caught.value.code in ("E_SYNTAX", "E_UNSUPPORTED", "E_RANGE")
+    assert f"line 1, column {column}:" in str(caught.value)
+    assert (db["v"].rows(), db["k"].rows(), db.tables, db.views) == before
+
+
+def test_other_dialects_order_by_constants(db: ev.Session) -> None:
+    db.sql("SET dialect = 'duckdb'")
+    assert len(db.sql("SELECT a FROM v ORDER BY 'c'")) == 2
+
+
+def test_operators_give_no_name(db: ev.Session) -> None:
+    """sqlglot has classes for them, whose names nobody has written: j_s_o_n_b_contains_top_key."""
+    query = "SELECT j -> 'k', j ? 'k', j @> '{}', s ~ 'x', 2 ^ 3, power(2, 3), mod(5, 2), s COLLATE \"C\" FROM q"
+    db.sql("CREATE TABLE q (j jsonb, s text)")
+    wanted = ["column1", "column2", "column3", "column4", "column5", "power", "mod", "s"]
+    assert db.sql(query).columns == wanted
+
+
 def test_a_join_needs_a_condition(db: ev.Session) -> None:
     """sqlglot takes POSITIONAL for the table's alias."""
     for text in ("SELECT * FROM v POSITIONAL JOIN u", "SELECT * FROM v JOIN u", "SELECT * FROM v INNER JOIN (u)"):

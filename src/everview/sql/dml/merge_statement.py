@@ -157,6 +157,11 @@ def _inserted(
     listed, given = then.this, then.expression
     if not isinstance(given, exp.Tuple):
         raise source.refuse(then, "INSERT is followed by VALUES (...)")
+    for item in given.expressions:
+        if isinstance(item, exp.Alias):
+            raise source.error(
+                item.args["alias"], "E_SYNTAX", f"{item.alias} is not expected here", "values have no names"
+            )
     width = len(relation_of(table).columns)
     at = list(range(width)) if listed is None else changes.positions_of(listed.expressions, table, source)
     changes.check_width(len(given.expressions), table, at, then, source)

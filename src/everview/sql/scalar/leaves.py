@@ -57,6 +57,9 @@ def on_boolean(scalars: Scalars, node: exp.Boolean) -> Expr:
 
 
 def on_paren(scalars: Scalars, node: exp.Paren) -> Expr:
+    if isinstance(node.this, exp.Alias):  # the parser reads names in brackets: (a x)
+        name = node.this.args["alias"]
+        raise scalars.source.error(name, "E_SYNTAX", f"{name.name} is not expected here", "a name stands after the )")
     return scalars.bind(node.this)
 
 

@@ -245,19 +245,23 @@ def spelled(name: str, candidates: Iterable[str]) -> str:
     return name if name in known else next((c for c in known if c.lower() == name.lower()), name)
 
 
+_OPERATORS = (exp.Binary, exp.StartsWith, exp.JSONBDeleteAtPath, exp.Abs, exp.Sqrt, exp.Cbrt, exp.ParseJSON)
+"""Functions that can also be written as operators (j -> 'k', x ~ 'y', @ x), of which sqlglot keeps no place."""
+
+
 def output_name(item: exp.Expr, position: int) -> str:
     """The name of a SELECT column: its alias, its column, its function, else column1, column2, ...
 
     >>> import sqlglot
-    >>> select = sqlglot.parse_one("SELECT a.b, count(*), x + 1, y AS z, w::int", read="postgres")
+    >>> select = sqlglot.parse_one("SELECT a.b, count(*), x + 1, y AS z, w::int, j -> 1", read="postgres")
     >>> [output_name(item, i) for i, item in enumerate(select.expressions)]
-    ['b', 'count', 'column3', 'z', 'w']
+    ['b', 'count', 'column3', 'z', 'w', 'column6']
     """
     if isinstance(item, (exp.Alias, exp.Column)):
         return str(item.alias_or_name)
     if isinstance(item, exp.Window):
         return output_name(item.this, position)
-    if isinstance(item, (exp.Cast, exp.Paren, exp.Filter)):
+    if isinstance(item, (exp.Cast, exp.Paren, exp.Filter, exp.Collate)):
         inner = output_name(item.this, position)
         return inner if inner != f"column{position + 1}" or isinstance(item, exp.Paren) else f"column{position + 1}"
     if isinstance(item, exp.WithinGroup):
@@ -266,6 +270,8 @@ def output_name(item: exp.Expr, position: int) -> str:
         return str(item.name).lower()
     if isinstance(item, exp.Case):
         return "case"
-    if isinstance(item, exp.Func) and not isinstance(item, exp.Connector):
+    if isinstance(item, _OPERATORS) and "start" not in item.meta:
+        return f"column{position + 1}"
+    if isinstance(item, (exp.Func, exp.Mod)) and not isinstance(item, exp.Connector):
         return str(item.meta.get("name") or OWN_NAMES.get(type(item)) or item.sql_name()).lower()
     return f"column{position + 1}"

@@ -471,9 +471,12 @@ class FromClause:
     def _check_alias(self, alias: exp.TableAlias) -> None:
         """Refuse keywords as names of tables, as PostgreSQL does: the parser takes ANY for one in `r ANY JOIN s`."""
         name = alias.this
+        for column in alias.args.get("columns") or []:
+            if not column.args.get("quoted") and not column.name.isidentifier():  # the parser takes numbers for names
+                raise self.source.error(column, "E_SYNTAX", f"{column.name} is not expected here", "name a column")
         if self.source.dialect != DEFAULT or not isinstance(name, exp.Identifier) or name.args.get("quoted"):
             return
-        if name.name.upper() in RESERVED:
+        if name.name.upper() in RESERVED or not name.name.isidentifier():
             what, hint = f"{name.name} is not expected here", f'a table may be called "{name.name}", in quotes'
             raise self.source.error(name, "E_SYNTAX", what, hint)
 

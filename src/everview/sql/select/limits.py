@@ -44,6 +44,8 @@ def finished(
         if distinct is not None and on is None and key not in given:
             raise compiler.source.error(ordered, "E_ORDER", "with DISTINCT, ORDER BY can only use outputs")
         sorting += sort_keys(key, ordered)
+    for key in on.expressions if on is not None else []:
+        outputs.refuse_constant(compiler, key, "DISTINCT ON")
     firsts = [scalars.bind(e) for e in on.expressions] if on is not None else []
     context = joins.refs(scalars.scope.relation.node.types)[: query.context]
     if distinct is not None and on is None:

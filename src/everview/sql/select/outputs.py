@@ -15,6 +15,7 @@ from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import stars
 from everview.sql.select.grouping import Grouped
 from everview.sql.select.scopes import Field
+from everview.sql.text.dialects import DEFAULT
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -67,6 +68,13 @@ def numbered(compiler: Compiler, key: exp.Expr, items: Sequence[exp.Expr]) -> ex
     return item.this if isinstance(item, exp.Alias) else item
 
 
+def refuse_constant(compiler: Compiler, key: exp.Expr, clause: str) -> None:
+    """Refuse a constant that is not an output's number, as PostgreSQL does: ORDER BY 'a' would order by nothing."""
+    if isinstance(key, (exp.Literal, exp.Boolean, exp.Null)) and compiler.source.dialect == DEFAULT:
+        hint = f'a name has no quotes, or double ones: "{key.name}"' if key.is_string else "name a column or an output"
+        raise compiler.source.error(key, "E_SYNTAX", f"a constant says nothing in {clause}", hint)
+
+
 def order_key(compiler: Compiler, key: exp.Expr, scalars: Scalars, items: list[tuple[str, Expr]]) -> Expr:
     """An output by number or name, else an expression over the input."""
     if isinstance(key, exp.Literal) and not key.is_string:
@@ -76,4 +84,5 @@ def order_key(compiler: Compiler, key: exp.Expr, scalars: Scalars, items: list[t
         named = [e for name, e in items if name.lower() == key.name.lower()]
         if named:
             return named[0]
+    refuse_constant(compiler, key, "ORDER BY")
     return scalars.bind(key)

@@ -179,6 +179,7 @@ def _group_key(compiler: Compiler, key: exp.Expr, select: exp.Select, below: Sca
         for item in select.expressions:
             if isinstance(item, exp.Alias) and item.alias.lower() == key.name.lower():
                 return item.this, below.bind(item.this)
+    outputs.refuse_constant(compiler, key, "GROUP BY")
     if any(aggregates_in(key)):
         raise compiler.source.error(key, "E_AGGREGATE", "GROUP BY cannot hold aggregates", "use a derived table")
     return key, below.bind(key)

@@ -16,6 +16,7 @@ from everview.sql.select import (
 from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Outer, Relation, Scope
 from everview.sql.text import consumed_parts
+from everview.sql.text.dialects import DEFAULT
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -35,6 +36,8 @@ def bound(compiler: Compiler, node: exp.Values, env: Env, outer: Outer | None) -
     names = tuple(f"column{i + 1}" for i in range(len(rows[0].types) - context))
     alias = node.args.get("alias")
     if alias is not None and not isinstance(node.parent, (exp.From, exp.Join)):  # VALUES (1, 2) AS t(a, b)
+        if not alias.columns and compiler.source.dialect == DEFAULT:  # it would change nothing
+            raise compiler.source.refuse(alias, f"{alias.name} is not expected here", "name its columns: AS t (x, y)")
         consumed_parts.understood(alias)
         given = tuple(c.name for c in alias.columns)
         names = (*given, *names[len(given) :])

@@ -37,7 +37,7 @@ from everview.sql.text.consumed_parts import recorded
 from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.equivalent_forms import rephrased
 from everview.sql.text.error_positions import Source, SqlError
-from everview.sql.text.tokens import empty_lists, stray_commas, stray_units
+from everview.sql.text.tokens import empty_lists, stray_commas, stray_units, stray_words, typed_numbers
 
 Remove = Callable[[int, int], None]
 """Blanks out tokens, from one to another."""
@@ -377,6 +377,11 @@ def parsed(source: Source) -> exp.Expr:
         raise source.error_at(token.start, "E_SYNTAX", f"nothing is listed after {what}", "name a column")
     for token in stray_units(source.tokens) if source.dialect == DEFAULT else ():
         hint = f"write interval '1' {token.text}, or AS {token.text} if it is a name"
+        raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
+    for token in stray_words(source.tokens):
+        raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", "remove it")
+    for token in typed_numbers(source.tokens) if source.dialect == DEFAULT else ():
+        hint = f"a value of a type is {token.text}::type, or type '{token.text}'"
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
     _check_calls(source)
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here

@@ -14,10 +14,12 @@ Hazard: a dropped *keyword* is not detected here, since most of them (AS, INNER,
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
 from sqlglot import Token, TokenType, exp
+from sqlglot.parser import Parser
 
 _CONTENT = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
 
@@ -84,6 +86,28 @@ def stray_units(tokens: Sequence[Token]) -> Iterator[Token]:
         is_text = tokens[i].token_type == TokenType.STRING and tokens[i - 1].token_type != TokenType.INTERVAL
         if is_text and tokens[i + 1].text.upper() in _UNITS and tokens[i + 1].token_type != TokenType.IDENTIFIER:
             yield tokens[i + 1]
+
+
+_TYPES = Parser.TYPE_TOKENS - {TokenType.INTERVAL, TokenType.RANGE}
+
+
+def typed_numbers(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Numbers behind a type's name, which the parser reads as casts: `VALUES (int 5)`, `ORDER BY text 1`."""
+    for before, token in itertools.pairwise(tokens):
+        if token.token_type == TokenType.NUMBER and before.token_type in _TYPES:
+            yield token
+
+
+def stray_words(tokens: Sequence[Token]) -> Iterator[Token]:
+    """DEFAULT at the end of CREATE, and AS MATERIALIZED before a query without brackets: the parser skips them."""
+    if not tokens or tokens[0].token_type != TokenType.CREATE:
+        return
+    for i, token in enumerate(tokens):
+        after = tokens[i + 1].token_type if i + 1 < len(tokens) else TokenType.SEMICOLON
+        is_first = tokens[i - 1].token_type == TokenType.ALIAS and token.text.upper() == "MATERIALIZED"
+        is_last = token.token_type == TokenType.DEFAULT and after == TokenType.SEMICOLON
+        if is_last or (is_first and after != TokenType.L_PAREN):
+            yield token
 
 
 def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iterator[Token]:
