@@ -365,3 +365,31 @@ def test_a_sequence_is_in_use_by_its_whole_name() -> None:
     db.sql("CREATE TABLE r (m int DEFAULT nextval('seq'::regclass), k int)")  # as dumps have it
     db.sql("INSERT INTO r (k) VALUES (1)")
     assert (db["q"].rows(), db["r"].rows()) == ([(2,)], [(2, 1)])
+
+
+def test_unique_is_looked_at_when_a_statement_ends() -> None:
+    """As SQL says, and as PostgreSQL does where UNIQUE is DEFERRABLE: else it refuses these, depending on the order in
+    which it finds the rows.
+    """
+    db = ev.connect()
+    db.sql("CREATE TABLE p (k int PRIMARY KEY, n text UNIQUE); INSERT INTO p VALUES (1, 'a'), (2, 'b')")
+    db.sql("UPDATE p SET n = CASE n WHEN 'a' THEN 'b' ELSE 'a' END")
+    db.sql("UPDATE p SET k = k + 1")
+    source = "SELECT * FROM (VALUES (2, 'a'), (3, 'b')) AS w (k, n)"
+    db.sql(f"MERGE INTO p USING ({source}) AS v ON p.k = v.k WHEN MATCHED THEN UPDATE SET n = v.n")
+    assert sorted(db["p"].rows()) == [(2, "a"), (3, "b")]
+    with pytest.raises(ev.ConstraintError) as caught:
+        db.sql("UPDATE p SET n = 'c'")
+    assert caught.value.code == "E_UNIQUE"
+
+
+def test_a_check_comes_before_the_key() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE p (k int PRIMARY KEY, q int CHECK (q > 0)); INSERT INTO p VALUES (1, 1)")
+    for rows in ("(1, -1)", "(1, -1), (2, 3)"):
+        with pytest.raises(ev.EverviewError) as caught:
+            db.sql(f"INSERT INTO p VALUES {rows}")
+        assert caught.value.code == "E_CHECK", "as in PostgreSQL, where it was the key"
+    with pytest.raises(ev.EverviewError) as caught:
+        db.sql("INSERT INTO p VALUES (1, 2)")
+    assert caught.value.code == "E_KEY" and db["p"].rows() == [(1, 1)]

@@ -129,6 +129,19 @@ def test_what_is_missing_is_missed(db: ev.Session, text: str, column: int) -> No
         ("SELECT a FROM v ORDER BY a, 1.5", 29),
         ("SELECT count(*) FROM v GROUP BY 'a'", 33),
         ("SELECT DISTINCT ON ('a') a FROM v", 21),
+        ("SELECT a FROM v LIMIT 3 ORDER BY a", 25),  # clauses in another order
+        ("SELECT a FROM v ORDER BY a WHERE a = 1", 28),
+        ("SELECT a, count(*) FROM v GROUP BY a WHERE a = 1", 38),
+        ("SELECT v.a FROM v WHERE v.a = 1 JOIN k ON k.id = v.a", 33),
+        ("SELECT a FROM v ORDER BY a UNION SELECT c FROM v", 28),
+        ("SELECT CASE WHEN a = 1 'x' END FROM v", 13),  # without THEN
+        ("MERGE INTO k USING v ON k.id = v.a WHEN MATCHED DELETE", 36),
+        ("CREATE VIEW w SELECT a FROM v", 15),  # without AS
+        ("MERGE INTO k USING v ON k.id = v.a WHEN MATCHED BY SOURCE THEN DELETE", 49),
+        ("INSERT INTO k VALUES (5, 5) ON CONFLICT (id DESC) DO NOTHING", 42),
+        ("INSERT INTO k VALUES (5, 5) ON CONFLICT (id NULLS FIRST) DO NOTHING", 42),
+        ("CREATE TABLE w (x int UNIQUE WHERE x > 3)", 36),  # all rows were unique, or none
+        ("CREATE TABLE w (x int, UNIQUE (x) WHERE x > 3)", 41),
     ],
 )
 def test_what_the_parser_takes_for_something_else(db: ev.Session, text: str, column: int) -> None:
@@ -139,6 +152,26 @@ def test_what_the_parser_takes_for_something_else(db: ev.Session, text: str, col
     assert caught.value.code in ("E_SYNTAX", "E_UNSUPPORTED", "E_RANGE")
     assert f"line 1, column {column}:" in str(caught.value)
     assert (db["v"].rows(), db["k"].rows(), db.tables, db.views) == before
+
+
+def test_clauses_of_different_queries_are_in_order(db: ev.Session) -> None:
+    for text in (
+        "SELECT a FROM (SELECT a FROM v ORDER BY a LIMIT 1) AS q WHERE a > 0 ORDER BY a",
+        "(SELECT a FROM v ORDER BY a LIMIT 1) UNION SELECT c FROM v ORDER BY a",
+        "SELECT a FROM v WHERE a = 1 UNION SELECT c FROM v JOIN k ON c = id WHERE c = 1 ORDER BY a",
+        "INSERT INTO k SELECT a, c FROM v ORDER BY a LIMIT 1 ON CONFLICT (id) DO UPDATE SET n = 3 WHERE k.n > 1",
+        "SELECT sum(a) FILTER (WHERE a > 1), sum(c) OVER (ORDER BY count(*)) FROM v GROUP BY c HAVING c > 0 LIMIT 1",
+        "SELECT CASE WHEN CASE WHEN a = 1 THEN true ELSE false END THEN 1 WHEN a = 2 THEN 3 END FROM v ORDER BY 1",
+        "WITH q AS (SELECT a FROM v LIMIT 1) SELECT a FROM q WHERE a = 1 GROUP BY a ORDER BY a LIMIT 1",
+    ):
+        db.sql(text)
+
+
+def test_a_computed_column_is_not_null_if_it_says_so(db: ev.Session) -> None:
+    db.sql("CREATE TABLE w (x int, y AS (x + 1) PERSISTED NOT NULL)")
+    with pytest.raises(ev.EverviewError) as caught:
+        db.sql("INSERT INTO w (x) VALUES (NULL)")
+    assert caught.value.code == "E_NULL"
 
 
 def test_other_dialects_order_by_constants(db: ev.Session) -> None:

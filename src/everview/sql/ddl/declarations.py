@@ -289,6 +289,8 @@ class Reading:
         elif isinstance(node, exp.ComputedColumnConstraint) and column is not None:
             self._once(column, node)
             self._refuse_by_default(node)
+            if node.args.get("not_null"):
+                schema[column] = schema[column].optional(False)
             consumed_parts.understood(node)
             self._computed.append((column, node.this, node))
         else:
@@ -320,9 +322,16 @@ class Reading:
             raise self.source.refuse(node, "NULLS NOT DISTINCT is not supported", "declare the columns NOT NULL")
         include = node.args.get("include")
         if include is not None:
-            consumed_parts.understood(include)
+            self._stored(include)
         listed = node.args.get("this")
         return [e.name for e in listed.expressions] if listed is not None else [column or ""]
+
+    def _stored(self, include: exp.Expr) -> None:
+        """INCLUDE (x), WITH (fillfactor = 70): how an index is kept; a condition would say which rows are unique."""
+        if include.args.get("where") is not None:
+            what = "UNIQUE has no condition: it holds for all rows"
+            raise self.source.refuse(include.args["where"], what, "NULLs are never equal")
+        consumed_parts.understood(include)
 
     def like_whole(self, item: exp.LikeProperty) -> Declared:
         """CREATE TABLE t LIKE s, as in MySQL, Spark and Flink: with all declarations of s."""

@@ -75,7 +75,7 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
             full = conflict.kept(sql, table, full)
             return insert_rows(sql, table, full, "error")
         if isinstance(conflict, str):
-            return insert_rows(sql, table, full, conflict)
+            return _inserted(sql, table, full, conflict)
         fresh, old, changed = conflict.split(full)
         changed = omitted_columns.generated(sql, table, changed)
         with sql.session.transaction():
@@ -84,6 +84,16 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
         return [*fresh, *changed]
 
     return lambda: done(sql, change, returning)
+
+
+def _inserted(sql: Statements, table: Table, rows: list[Row], conflict: str) -> list[Row]:
+    """Insert rows; those that violate a CHECK and have a key that exists violate the CHECK, as in PostgreSQL."""
+    try:
+        return insert_rows(sql, table, rows, conflict)
+    except InputError as error:
+        if error.code == "E_KEY":
+            constraint_checks.proposed(sql.core, table, relation_of(table).codec.encode(rows))
+        raise
 
 
 class Asked:
@@ -469,7 +479,7 @@ def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source:
     """The unique columns of ON CONFLICT (columns) or ON CONSTRAINT name; None if unspecified."""
     columns = [o.this if isinstance(o, exp.Ordered) else o for o in clause.args.get("conflict_keys") or []]
     for ordered in clause.args.get("conflict_keys") or []:
-        consumed_parts.understood(ordered)
+        _check_unordered(ordered, source)
     uniques = _uniques(sql, table)
     named = clause.args.get("constraint")
     if named is not None:
@@ -483,6 +493,15 @@ def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source:
     known = " or ".join(f"({', '.join(relation_of(table).columns[k].name for k in key)})" for key in uniques)
     hint = f"the key is {known}" if known else f"{relation_of(table).label} has no key"
     raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
+
+
+def _check_unordered(key: exp.Expr, source: Source) -> None:
+    """Refuse an order of the columns of ON CONFLICT: it would mean nothing."""
+    if isinstance(key, exp.Ordered) and (
+        key.args.get("desc") is not None or key.args.get("nulls_first") or key.args.get("with_fill")
+    ):
+        raise source.error(key, "E_SYNTAX", f"{key.this.name} has no order here", "ON CONFLICT (x, y)")
+    consumed_parts.understood(key)
 
 
 def _named_key(sql: Statements, named: exp.Expr, table: Table, source: Source) -> Key:

@@ -119,6 +119,11 @@ def _when(
     source: Source,
 ) -> _When | None:
     matched, by_source = kind
+    if matched and by_source:
+        words = [t.text.upper() for t in source.tokens]
+        at = next(i for i in range(len(words)) if words[i : i + 3] == ["WHEN", "MATCHED", "BY"]) + 2
+        hint = "WHEN NOT MATCHED BY SOURCE"
+        raise source.error_at(source.tokens[at].start, "E_SYNTAX", "BY is not expected here", hint)
     then = when.args["then"]
     word = then.name.upper() if isinstance(then, exp.Var) else ""
     width = len(relation_of(table).columns)

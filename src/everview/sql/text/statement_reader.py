@@ -38,6 +38,7 @@ from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.equivalent_forms import rephrased
 from everview.sql.text.error_positions import Source, SqlError
 from everview.sql.text.tokens import empty_lists, stray_commas, stray_units, stray_words, typed_numbers
+from everview.sql.text.word_order import misplaced
 
 Remove = Callable[[int, int], None]
 """Blanks out tokens, from one to another."""
@@ -383,6 +384,9 @@ def parsed(source: Source) -> exp.Expr:
     for token in typed_numbers(source.tokens) if source.dialect == DEFAULT else ():
         hint = f"a value of a type is {token.text}::type, or type '{token.text}'"
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
+    for found in misplaced(source.tokens) if source.dialect == DEFAULT else ():
+        check_start(source)
+        raise source.error_at(found.token.start, "E_SYNTAX", found.what, found.hint)
     _check_calls(source)
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
