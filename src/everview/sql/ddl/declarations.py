@@ -203,7 +203,6 @@ class Reading:
             return
         serial = item.kind.this.name if isinstance(item.kind.this, exp.DataType.Type) else ""
         if serial in SERIALS:
-            consumed_parts.understood(item.kind)
             declared = INTEGER if serial == "SERIAL" else INT
             least, most = SERIALS[serial]
             made = sequences.of_column(self.sql, self.found, item.name, SequenceMade("", 1, 1, least, most))
@@ -291,7 +290,7 @@ class Reading:
             self._refuse_by_default(node)
             if node.args.get("not_null"):
                 schema[column] = schema[column].optional(False)
-            consumed_parts.understood(node)
+            consumed_parts.read(node)
             self._computed.append((column, node.this, node))
         else:
             what = _WORDS.get(type(node)) or node.sql("postgres")

@@ -501,7 +501,7 @@ def _check_unordered(key: exp.Expr, source: Source) -> None:
         key.args.get("desc") is not None or key.args.get("nulls_first") or key.args.get("with_fill")
     ):
         raise source.error(key, "E_SYNTAX", f"{key.this.name} has no order here", "ON CONFLICT (x, y)")
-    consumed_parts.understood(key)
+    consumed_parts.read(key)
 
 
 def _named_key(sql: Statements, named: exp.Expr, table: Table, source: Source) -> Key:
