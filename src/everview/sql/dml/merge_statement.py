@@ -121,9 +121,9 @@ def _when(
     matched, by_source = kind
     if matched and by_source:
         words = [t.text.upper() for t in source.tokens]
-        at = next((i + 2 for i in range(len(words)) if words[i : i + 3] == ["WHEN", "MATCHED", "BY"]), 0)
+        by = next((i + 2 for i in range(len(words)) if words[i : i + 3] == ["WHEN", "MATCHED", "BY"]), 0)
         hint = "WHEN NOT MATCHED BY SOURCE"
-        raise source.error_at(source.tokens[at].start, "E_SYNTAX", "BY is not expected here", hint)
+        raise source.error_at(source.tokens[by].start, "E_SYNTAX", "BY is not expected here", hint)
     then = when.args["then"]
     word = then.name.upper() if isinstance(then, exp.Var) else ""
     width = len(relation_of(table).columns)

@@ -272,6 +272,8 @@ def output_name(item: exp.Expr, position: int) -> str:
         return "case"
     if isinstance(item, _OPERATORS) and "start" not in item.meta:
         return f"column{position + 1}"
-    if isinstance(item, (exp.Func, exp.Mod)) and not isinstance(item, exp.Connector):
+    if isinstance(item, exp.Mod):
+        return "mod"
+    if isinstance(item, exp.Func) and not isinstance(item, exp.Connector):
         return str(item.meta.get("name") or OWN_NAMES.get(type(item)) or item.sql_name()).lower()
     return f"column{position + 1}"
