@@ -8,6 +8,7 @@ Read in this order:
     error_positions                 positions of errors
     keywords, misspellings          which word is misspelt, and what it was meant to be
     consumed_parts, tokens          nothing in a statement is ignored
+    word_order                      clauses out of order, and words that are absent
     equivalent_forms                syntax that is rewritten in terms of other syntax
     syntax_errors, foreign_syntax   syntax errors; other systems' syntax
 """

@@ -8,6 +8,8 @@ text's tokens are therefore compared with the tree:
 - GROUP BY, PARTITION BY and DISTINCT ON are followed by something;
 - every name, number and quoted text is found in the tree: at its place, or as a word that some node keeps.
 
+Words out of order are in `everview.sql.text.word_order`.
+
 Hazard: a dropped *keyword* is not detected here, since most of them (AS, INNER, BY) rightly leave no trace.
 `tests/sql/test_tokens.py` removes each token from many statements and pins those that make no difference.
 """
