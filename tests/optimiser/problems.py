@@ -43,7 +43,10 @@ def problem(shape: str, n: int, rng: random.Random, *, indexes: bool = True) -> 
     for v in bits(sum({v for mask in masks for v in bits(mask)})):
         if rng.random() < 0.7:
             forgotten[v] = sum(1 << r for r, mask in enumerate(masks) if mask & v or rng.random() < 0.1)
-    return with_pipelines(Problem(tuple(relations), forgotten=forgotten))
+    variables = list(bits(sum({v for mask in masks for v in bits(mask)})))
+    read = (rng.sample(variables, min(2, len(variables))) for _ in range(rng.choice((0, 1, 1, 2))))
+    conditions = frozenset(sum(some) for some in read)
+    return with_pipelines(Problem(tuple(relations), forgotten=forgotten, conditions=conditions))
 
 
 def every_plan(space: Space, goal: Or) -> Iterator[tuple[int, tuple[And, ...]]]:

@@ -11,6 +11,7 @@ import pytest
 
 from everview.errors import PlanError
 from everview.optimiser.bottom_up import BottomUp, Memo
+from everview.optimiser.model import Model
 from everview.optimiser.problem import UNIT, Problem, Relation, bits, connected
 from everview.optimiser.pruning import Pruned
 from everview.optimiser.space import And, Or, Space
@@ -55,6 +56,19 @@ def changed(given: Problem, rng: random.Random) -> tuple[Problem, dict[str, Any]
             relations[r], told[kind][r] = other, log
     factors, steps = {**given.factors, **told["factors"]}, told.get("steps", given.steps)
     return replace(given, relations=tuple(relations), factors=factors, steps=steps), told
+
+
+def test_a_condition_costs_the_pairs_that_it_is_tested_on() -> None:
+    """And not only those that meet it: 32 changes of each side find 256 partners each, of which four meet it."""
+    a, b = (Relation(name, v, 10 * UNIT, 5 * UNIT, {1: 2 * UNIT, v - 1: 9 * UNIT}) for name, v in (("a", 3), ("b", 5)))
+    given = Problem((a, b), factors={3: -6 * UNIT}, conditions=frozenset({6}))
+    free = replace(given, conditions=frozenset())
+    assert Model(given).flow(3) == 2 * 32 * 4
+    assert Model(given).joining(1, 2) - Model(free).joining(1, 2) == Model(given).tested(1, 2) == 2 * 32 * 256
+    # once a side has all that it reads, it has been tested
+    c = Relation("c", 4, UNIT, UNIT, {4: UNIT})
+    three = Problem((a, b, c), conditions=frozenset({6}))
+    assert [three.is_screened(*sides) for sides in ((1, 2), (3, 4), (1, 6), (2, 4))] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

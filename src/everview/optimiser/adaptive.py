@@ -111,19 +111,13 @@ class Watched:
         conditions, and the share of rows that meet one does not depend on their number.
         """
         self._seen |= {mask: (off, [r.rows for r in problem.members(mask)]) for mask, off in now.items()}
-        tested = {mask for mask in self._seen if self._tests(problem, mask)}
+        tested = {mask for mask in self._seen if problem.has_condition(mask)}
         first = {mask for mask in tested if not any(other & mask == other != mask for other in tested)}
         for mask, (_, rows) in list(self._seen.items()):
             moved = any(abs(r.rows - then) > UNIT for r, then in zip(problem.members(mask), rows, strict=True))
             if moved and mask not in first:
                 del self._seen[mask]
         return {mask: off for mask, (off, _) in self._seen.items()}
-
-    def _tests(self, problem: Problem, mask: int) -> bool:
-        """Whether a condition other than an equality is tested within a set of relations."""
-        join, there = self.living.join, problem.variables(mask)
-        tested = (sum({1 << join.variable(c) for c in condition.columns()}) for condition in join.tree.conditions)
-        return any(variables & there == variables for variables in tested)
 
 
 @dataclass

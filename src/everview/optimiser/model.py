@@ -11,7 +11,8 @@ exist already, and for *work per change* as long as it lives:
                  transaction does to a row is one change, so a transaction makes at most span(E) of them
     state(E)     words of E: its rows times the width of a row
 
-    join         flow(E) rows come out, and each change of either side is looked up in the other
+    join         flow(E) rows come out, and each change of either side is looked up in the other; if a condition is
+                 tested there that neither side could test, also every pair that is found to test it on
     arrange      E must be kept by the join's variables: state(E), and flow(E) rows pass through it; an index that
                  is there costs nothing
     delta, wco   for every level of every pipeline: a look-up per prefix and part, and what comes out; and each
@@ -31,6 +32,9 @@ from everview.optimiser.problem import Level, Problem, bits, power
 
 SEEK = 3
 """The cost of a look-up, in rows passed."""
+
+MOST_CHANGES, MOST_PARTNERS = 1 << 30, 1 << 20
+"""Limits of the changes of a side and of the partners of each, so that their product is at most that of other costs."""
 
 
 class Model:
@@ -85,7 +89,22 @@ class Model:
 
     def joining(self, left: int, right: int) -> int:
         """The cost of a join whose sides are arranged."""
-        return self.flow(left | right) + SEEK * (self.flow(left) + self.flow(right))
+        tested = self.tested(left, right) if self.problem.is_screened(left, right) else 0
+        return self.flow(left | right) + SEEK * (self.flow(left) + self.flow(right)) + tested
+
+    def tested(self, left: int, right: int) -> int:
+        """The pairs that changes of either side make, before conditions are tested on them."""
+        pairs = 0
+        for side, other in ((left, right), (right, left)):
+            pairs += min(self.flow(side), MOST_CHANGES) * self._partners(other, side)
+        return pairs
+
+    def _partners(self, mask: int, other: int) -> int:
+        """The rows of a join with the same values of the variables that it shares with another."""
+        log = self.held(mask)
+        for variable in bits(self.problem.variables(mask) & self.problem.variables(other)):
+            log -= min(r.values[variable] for r in self.problem.members(mask) if variable & r.variables)
+        return min(power(max(log, 0)), MOST_PARTNERS)
 
     def at_once(self, strategy: str) -> int:
         """The cost of the whole join at once, with only indexes stored."""

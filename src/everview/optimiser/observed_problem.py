@@ -42,7 +42,8 @@ def problem_of(
         _relation(name, leaf, of, sizes, arranged, changed, words)
         for name, leaf, of in zip(names, join.tree.leaves, join.of_leaf, strict=True)
     ]
-    return with_pipelines(Problem(tuple(relations), forgotten=_forgotten(join)))
+    conditions = frozenset(_mask([join.variable(c) for c in each.columns()]) for each in join.tree.conditions)
+    return with_pipelines(Problem(tuple(relations), forgotten=_forgotten(join), conditions=conditions))
 
 
 def _forgotten(join: NaturalJoin) -> dict[int, int]:

@@ -92,7 +92,8 @@ class Problem:
     """A join to be optimised. `pipelines` are those of the possible joins at once, by strategy and source. `factors`
     are observed corrections to the estimated sizes of sets of relations, by mask. `forgotten` gives, for a variable's
     bit, the relations after whose join it is no longer read; others are read to the end. `steps` is the logarithm of
-    the number of transactions that bring the changes, by default so many that each brings one.
+    the number of transactions that bring the changes, by default so many that each brings one. `conditions` are masks
+    of the variables that conditions other than equalities read.
 
     >>> edge = Relation("edge", 0b011, 10205, 10205, {1: 9000, 2: 9000})
     >>> node = Relation("node", 0b010, 9000, 0, {2: 9000})
@@ -105,6 +106,7 @@ class Problem:
     factors: Mapping[int, int] = field(default_factory=dict, compare=False)
     forgotten: Mapping[int, int] = field(default_factory=dict, compare=False)
     steps: int = TOP
+    conditions: frozenset[int] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.relations) <= MOST_RELATIONS:
@@ -134,6 +136,17 @@ class Problem:
         """The variables of some relations that are still read once these are joined."""
         gone = sum(v for v, needed in self.forgotten.items() if needed & mask == needed)
         return self.variables(mask) & ~gone
+
+    def has_condition(self, mask: int) -> bool:
+        """Whether a condition is tested within a set of relations."""
+        there = self.variables(mask)
+        return any(v & there == v for v in self.conditions)
+
+    def is_screened(self, left: int, right: int) -> bool:
+        """Whether a condition is tested on the pairs of these two sets of relations: neither side has all it reads."""
+        sides = self.variables(left), self.variables(right)
+        both = sides[0] | sides[1]
+        return any(v & both == v and not any(v & side == v for side in sides) for v in self.conditions)
 
     def is_indexed(self, mask: int, key: int, new: int = 0) -> bool:
         """Whether a relation, by its bit, is arranged by some variables, and then others; sets of several never are."""

@@ -21,14 +21,18 @@ from everview.optimiser.space import OPERATORS, And, Or
 
 VIEWS = f"""
 arrange(Q, E, K, S + F) :- asked(Q, E, K), not index(Q, E, K, 0), state(Q, E, S), flow(Q, E, F).
-join(Q, E, L, R, K, F + {SEEK} * (A + B)) :- split(Q, E, L, R, K), flow(Q, E, F), flow(Q, L, A), flow(Q, R, B).
+join(Q, E, L, R, K, F + {SEEK} * (A + B)) :-
+    split(Q, E, L, R, K), not screened(Q, L, R, _), flow(Q, E, F), flow(Q, L, A), flow(Q, R, B).
+join(Q, E, L, R, K, F + {SEEK} * (A + B) + X) :-
+    split(Q, E, L, R, K), tested(Q, L, R, X), flow(Q, E, F), flow(Q, L, A), flow(Q, R, B).
 least_cost(Q, E, 0, 0) :- relation(Q, _, E, _, _).
 least_cost(Q, E, K, 0) :- index(Q, E, K, 0).
 least_cost(Q, E, 0, C + F) :- cheapest(Q, E, C), flow(Q, E, F), not whole(Q, E).
 least_cost(Q, E, 0, C) :- whole(Q, E), best(Q, C).
 least_cost(Q, E, K, C + A) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
 
-way(Q, E, L, A + B) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B).
+way(Q, E, L, A + B) :- plain(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B).
+way(Q, E, L, A + B + X) :- pair(Q, E, L, I, R, J), tested(Q, L, R, X), side(Q, L, I, A), side(Q, R, J, B).
 alternative(Q, E, 0, 0, SCAN, 0) :- relation(Q, _, E, _, _).
 alternative(Q, E, K, 0, INDEX, 0) :- index(Q, E, K, 0).
 alternative(Q, E, K, C + A, ARRANGE, 0) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import PlanError
-from everview.optimiser.model import SEEK
+from everview.optimiser.model import MOST_CHANGES, MOST_PARTNERS, SEEK
 from everview.optimiser.problem import TOP, UNIT, Problem, bits
 from everview.optimiser.space import OPERATORS, And, Or
 from everview.optimiser.statistic_facts import StatisticFacts
@@ -47,6 +47,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "steps": ("q", "log"),
     "index": ("q", "m", "k", "n"),
     "forgotten": ("q", "v", "m"),
+    "condition": ("q", "v"),
     "whole": ("q", "e"),
     "level": ("q", "s", "r", "i", "bound", "new", "e"),
     "part": ("q", "s", "r", "i", "m", "k", "n"),
@@ -72,6 +73,10 @@ asked(Q, R, K) :- split(Q, _, _, R, K).
 kept(Q, E, K, K) :- asked(Q, E, K), relation(Q, _, E, _, _).
 kept(Q, E, K, 0) :- asked(Q, E, K), not relation(Q, _, E, _, _).
 pair(Q, E, L, I, R, J) :- split(Q, E, L, R, K), kept(Q, L, K, I), kept(Q, R, K, J).
+screened(Q, L, R, K) :-
+    condition(Q, C), split(Q, _, L, R, K), connected(Q, L, V), connected(Q, R, W),
+    C band (V bor W) = C, C band V != C, C band W != C.
+plain(Q, E, L, I, R, J) :- pair(Q, E, L, I, R, J), not screened(Q, L, R, _).
 """
 """`kept` is the key that distinguishes a side: the result of a join costs the same by any key, and has none."""
 
@@ -93,15 +98,26 @@ most(Q, E, POWER(N + T)) :- span(Q, E, T), steps(Q, N).
 flow(Q, E, least(F, M)) :- single(Q, E, F), most(Q, E, M).
 width(Q, E, sum(W)) :- member(Q, E, R), relation(Q, R, _, _, W), not whole(Q, E).
 state(Q, E, P * W) :- size(Q, E, S), span(Q, E, T), width(Q, E, W), P = POWER(least(S, T)).
+beside(Q, L, K) :- screened(Q, L, _, K).
+beside(Q, R, K) :- screened(Q, _, R, K).
+different(Q, E, K, sum(B)) :- beside(Q, E, K), spread(Q, E, V, _, B), V band K != 0.
+partners(Q, E, K, least(P, MOST_PARTNERS)) :-
+    different(Q, E, K, B), size(Q, E, S), span(Q, E, T), P = POWER(greatest(least(S, T) - B, 0)).
+tested(Q, L, R, least(F, MOST_CHANGES) * B + least(G, MOST_CHANGES) * A) :-
+    screened(Q, L, R, K), flow(Q, L, F), flow(Q, R, G), partners(Q, L, K, A), partners(Q, R, K, B).
 """
 
 COSTS = f"""
 side(Q, E, K, {SEEK} * F) :- index(Q, E, K, 0), flow(Q, E, F).
 side(Q, E, K, S + {SEEK + 1} * F) :- kept(Q, E, K, K), not index(Q, E, K, 0), state(Q, E, S), flow(Q, E, F).
 side(Q, E, 0, A + S + {SEEK + 2} * F) :- cheapest(Q, E, A), state(Q, E, S), flow(Q, E, F).
-cheapest(Q, E, min(C)) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), C = A + B.
+cheapest(Q, E, min(C)) :- plain(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), C = A + B.
+cheapest(Q, E, min(C)) :-
+    tested(Q, L, R, X), pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), C = A + B + X.
 .decl joined(q, e, left) choice-domain (q, e)
-joined(Q, E, L) :- pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), cheapest(Q, E, C), C = A + B.
+joined(Q, E, L) :- plain(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), cheapest(Q, E, C), C = A + B.
+joined(Q, E, L) :-
+    tested(Q, L, R, X), pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), cheapest(Q, E, C), C = A + B + X.
 ends(Q, JOIN, C + F) :- whole(Q, E), cheapest(Q, E, C), flow(Q, E, F).
 best(Q, min(C)) :- ends(Q, _, C).
 .decl ended(q, operator) choice-domain (q)
@@ -140,6 +156,9 @@ ends(Q, WCO, C + X) :- total_wco(Q, C), indexing(Q, WCO, X).
 def text(*parts: str) -> str:
     """Rules with operators by number and powers expanded."""
     whole = "".join(parts)
+    limits = {"MOST_CHANGES": MOST_CHANGES, "MOST_PARTNERS": MOST_PARTNERS}
+    for name, number in limits.items():
+        whole = whole.replace(name, str(number))
     for number, name in enumerate(OPERATORS):
         whole = whole.replace(name.upper(), str(number))
     return _with_powers(whole)
@@ -298,8 +317,12 @@ class Optimiser:
         ends = {And(goal, OPERATORS[operator]): cost for _, operator, cost in self.rules.ends.lookup((number,))}
         ends.pop(And(goal, "join"), None)  # the cheapest of those that follow
         ((_, _, flow),) = self.rules.flow.lookup((number, whole))
+        tested = {(left, right): pairs for _, left, right, pairs in self.rules.tested.lookup((number,))}
         joins = {
-            And(goal, "join", left): flow + self._side(number, left, key) + self._side(number, right, other)
+            And(goal, "join", left): flow
+            + self._side(number, left, key)
+            + self._side(number, right, other)
+            + tested.get((left, right), 0)
             for _, _, left, key, right, other in self.rules.pair.lookup((number, whole))
         }
         return joins | ends
@@ -332,6 +355,7 @@ def _facts(problem: Problem) -> dict[str, Iterable[tuple[Any, ...]]]:
         "steps": [(problem.steps,)],
         "index": [(1 << r, *index) for r, of in relations for index in sorted(of.indexes)],
         "forgotten": list(problem.forgotten.items()),
+        "condition": [(v,) for v in sorted(problem.conditions)],
         "whole": [(problem.whole,)],
         "level": [(s, r, i, level.bound, level.new, level.relations) for s, r, i, level in levels],
         "part": [(s, r, i, *part) for s, r, i, level in levels for part in level.parts],
