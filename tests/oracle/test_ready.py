@@ -38,7 +38,7 @@ def called(db: ev.Session, change: Any) -> set[str]:
     try:
         change()
         dataflow.timing.collect()
-        return {o.describe() for o in dataflow.operators() if o.ticks}
+        return {o.describe() for o in dataflow.operators() if o.own_ns}
     finally:
         dataflow.time_operators(False)
 

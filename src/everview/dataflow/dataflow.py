@@ -206,7 +206,7 @@ class Dataflow:
         """Measure the time that operators take from now on, or stop. Between steps."""
         if on and self.timing is None:
             for operator in self.operators():
-                operator.ticks = operator.merge_ticks = operator.python_ns = 0
+                operator.own_ns = operator.merge_ns = operator.python_ns = 0
             self.timing = Timing(self)
             if not self._stale:
                 self.timing.install(self.at, self._counted)

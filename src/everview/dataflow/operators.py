@@ -195,7 +195,9 @@ class Operator:
         self.freed = False
         self.changes = 0
         """Rows that committed steps have added to its trace, as of `Dataflow.count_changes`."""
-        self.ticks = self.merge_ticks = self.python_ns = 0
+        self.own_ns: float = 0
+        self.merge_ns: float = 0
+        self.python_ns = 0
         """Time of its kernels, of merging its trace, and of its Python functions, as of `Timing.collect`."""
         self.partitioning: Partitioning | HyperCube | HotKeys = ANYWHERE
         """The placement of its rows on shards."""

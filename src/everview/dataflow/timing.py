@@ -5,7 +5,8 @@ around each trace that a commit merges. The differences are added up, in one wor
 do not exist, and a step does one comparison more per operator.
 
 The words belong to instructions of one program. A program that is written anew has others, so `collect` adds them to
-their operators first (`Operator.ticks`). Hazard: the kernels do not check sizes, so the words are removed before
+their operators first (`Operator.own_ns`), in nanoseconds, so that what was told once never becomes less: how long a
+tick is, is measured again each time. Hazard: the kernels do not check sizes, so the words are removed before
 the program is replaced and allocated after it (`Dataflow.assemble`).
 """
 
@@ -51,12 +52,13 @@ class Timing:
 
     def collect(self) -> None:
         """Add what was measured to the operators."""
+        scale = self._nanoseconds()
         times, merges = (structures.peek(self.dataflow.session, n) for n in (x.EXECUTOR_TIMES, x.EXECUTOR_MERGE_TIMES))
         for place, operator in enumerate(self._owners):
             if operator is not None:
-                operator.ticks += _taken(times, place)
+                operator.own_ns += scale * _taken(times, place)
         for place, operator in enumerate(self._merged):
-            operator.merge_ticks += _taken(merges, place)
+            operator.merge_ns += scale * _taken(merges, place)
 
     def remove(self) -> None:
         """Collect for the last time and free the words."""
@@ -67,7 +69,7 @@ class Timing:
             structures.poke(self.dataflow.session, name, 0)
             structures.drop_block(block)
 
-    def nanoseconds(self) -> float:
+    def _nanoseconds(self) -> float:
         """Nanoseconds per tick, over the whole time since the start."""
         began, first = self._start
         while (passed := time.perf_counter_ns() - began) < SHORTEST:

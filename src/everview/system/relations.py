@@ -103,10 +103,9 @@ def _work(core: Core) -> Rows:
     for dataflow in running:
         if (timing := dataflow.timing) is not None:
             timing.collect()
-            scale = timing.nanoseconds()
             for o in dataflow.operators():
                 sums = found.setdefault(o.number, [0, 0, 0])
-                for place, ns in enumerate((o.ticks * scale, o.merge_ticks * scale, o.python_ns)):
+                for place, ns in enumerate((o.own_ns, o.merge_ns, o.python_ns)):
                     sums[place] += round(ns)
     names = {o.number: o.describe() for o in core.runtime.dataflow.operators()}
     for number, sums in found.items():
