@@ -77,3 +77,26 @@ def test_delete_reads_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interner, "decode", lambda *_: pytest.fail("values were decoded"))
     db.sql("DELETE FROM t WHERE a % 2 = 0")
     assert not read and db.sql("SELECT count(*), min(a) FROM t").rows() == [(1_000, 1)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_of_rows_that_one_batch_has_alone(seed: int) -> None:
+    """Most rows are never touched; some are taken back, some of them come again, some come twice."""
+    random = Random(seed)
+    with ev.connect() as db:
+        db.sql("CREATE TABLE t (a bigint, b bigint)")
+        rows: Counter[tuple[int, int]] = Counter({(i // 3, i % 3): 1 for i in range(random.choice([10, 3000]))})
+        db["t"].insert(list(rows))
+        past = {db.time: Counter(rows)}
+        for _ in range(25):
+            gone = random.sample(sorted(rows), min(random.choice([1, 2, 200]), len(rows) // 2))
+            back = [*random.sample(gone, len(gone) // 2), (random.randrange(-5, 1005), 1)]
+            db["t"].delete(gone)
+            rows.subtract(gone)
+            db["t"].insert(back)
+            rows.update(back)
+            rows = +rows
+            past[db.time] = Counter(rows)
+            assert Counter(db.sql("SELECT b, a FROM t").rows()) == _kept(rows, 1, 0)
+            time = random.choice(list(past))
+            assert Counter(db.sql(f"SELECT a, b FROM t AS OF {time}").rows()) == past[time]

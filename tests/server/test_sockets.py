@@ -15,10 +15,12 @@ from typing import Any
 import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 import everview as ev
+from everview.server.http import frames
 from everview.server.http.listener import HttpListener
 from everview.server.http.slow_clients import Parting
 from everview.wire.envelopes import unpacked
@@ -365,6 +367,35 @@ def test_a_client_that_takes_nothing_is_closed_and_costs_little(
         with pytest.raises(ConnectionClosed):
             while True:
                 bad.socket.recv(timeout=LONG)
+
+
+def test_messages_of_all_sizes_are_written_as_they_are(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ready frames, of which one is made for all clients, are what the library makes of the same texts."""
+    for size in (0, 1, 125, 126, 65_535, 65_536, 200_000):
+        given = b"x" * size
+        assert frames.text_frame(given) == Frame(Opcode.TEXT, given).serialize(mask=False)
+    written: list[bytes] = []
+    write = Parting.write
+
+    def writing(self: Parting, frame: bytes) -> bool:
+        done = write(self, frame)
+        written.extend([frame] * done)
+        return done
+
+    monkeypatch.setattr(Parting, "write", writing)
+    server.do(lambda db: db.sql("CREATE TABLE wide (x text)"))
+    with client(server, granularity=0) as one, client(server, granularity=0) as other:
+        for each in (one, other):
+            each.say(type="subscribe", id=1, view="wide")
+            each.until(0)
+        del written[:]
+        sizes = [10, 1_000, 100_000]
+        for time, size in enumerate(sizes, 1):
+            server.do(lambda db, size=size: db["wide"].insert([("x" * size,)]))  # type: ignore[misc]
+            for each in (one, other):
+                each.until(time)
+        assert one.held == other.held == {1: Counter({("x" * size,): 1 for size in sizes})}
+    assert len(written) == 6 and len({id(frame) for frame in written}) == 3, "each is made once for both"
 
 
 def connections_of(server: Running) -> Callable[[], set[tuple[str, int]]]:

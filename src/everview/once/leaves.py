@@ -117,14 +117,10 @@ def _fetched(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int
     """
     if len(listed) == 1:
         return {c: Column(listed[0].column(order.index(c)), places) for c in wanted}
+    given = np.array([astuple(batch) for batch in listed], dtype=np.int64).reshape(-1)
     found = {c: np.empty(len(places), dtype=np.int64) for c in wanted}
-    first = 0
-    for batch in listed:
-        here = np.flatnonzero((places >= first) & (places < first + batch.rows))
-        rows = places[here] - first
-        for c, words in found.items():
-            words[here] = batch.column(order.index(c))[rows]
-        first += batch.rows
+    for c, words in found.items():
+        consolidation.gathered(given, len(listed), order.index(c), places, len(places), words)
     return {c: Column(words) for c, words in found.items()}
 
 

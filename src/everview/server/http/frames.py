@@ -7,7 +7,7 @@
     {"type": "commit", "from": 7, "to": 9}                                         all of the above hold at 9
 
 All frames of one commit are one message, a list, which a client applies atomically. The rows of a chunk are encoded
-once for all recipients.
+once for all recipients, and a message with a single relation is put into its WebSocket frame once (`framed`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from everview.wire.error_records import told
 from everview.wire.values import rows_written
 
 
-def message(commit: Commit) -> bytes:
-    """A commit as a text message; one with a single frame is shared by all recipients."""
+def framed(commit: Commit) -> bytes:
+    """A commit as a text message in a WebSocket frame; one with a single relation is shared by all recipients."""
     first = commit.frames[0] if len(commit.frames) == 1 else None
     if first is None or first.chunk is None:
-        return _message(commit)
+        return text_frame(message(commit))
     name = f"{first.id} {first.kind} {first.reset} {commit.start} {commit.time}"
     found = first.chunk.encoded.get(name)
     if found is None:
-        if len(first.chunk.encoded) > VARIANTS:
-            return _message(commit)
-        found = first.chunk.encoded[name] = _message(commit)
+        found = text_frame(message(commit))
+        if len(first.chunk.encoded) <= VARIANTS:
+            first.chunk.encoded[name] = found
     return found
 
 
@@ -40,7 +40,26 @@ VARIANTS = 8
 """Number of cached messages per chunk; its rows are encoded once for any others."""
 
 
-def _message(commit: Commit) -> bytes:
+_TEXT = 0x81
+"""The first byte of an unfragmented text frame (RFC 6455, 5.2)."""
+
+
+def text_frame(message: bytes) -> bytes:
+    """A text message as a server's WebSocket frame, which has no mask.
+
+    >>> text_frame(b"Hello")
+    b'\\x81\\x05Hello'
+    """
+    size = len(message)
+    if size < 126:
+        return bytes((_TEXT, size)) + message
+    if size < 1 << 16:
+        return bytes((_TEXT, 126)) + size.to_bytes(2, "big") + message
+    return bytes((_TEXT, 127)) + size.to_bytes(8, "big") + message
+
+
+def message(commit: Commit) -> bytes:
+    """A commit as a text message."""
     parts = [_frame(commit, frame) for frame in commit.frames]
     return b"[" + b",".join([*parts, dumped(_end(commit))]) + b"]"
 

@@ -35,6 +35,7 @@ from everview.server.http.answers import LOG, Door
 from everview.server.http.guard import Guard
 from everview.server.http.json_values import columns_shown, dumped
 from everview.server.http.resume_tokens import LINGER, resumed
+from everview.server.http.slow_clients import WRITE
 from everview.server.observing import apart
 from everview.server.subscription import GRANULARITY, Commit, Subscription, Wanted
 from everview.server.visitors import Followed, Visitor
@@ -240,11 +241,13 @@ class Socket:
         """Send commits, forever."""
         await self._begun.wait()
         assert self.subscription is not None
+        write = self.socket.scope["extensions"].get(WRITE, {}).get("write") if self.form == "json" else None
         try:
             while True:
                 commit = await self.subscription.next()
                 async with self._writing:
-                    await self._sent(FORMATS[self.form](commit))
+                    if write is None or not write(frames.framed(commit)):
+                        await self._sent(FORMATS[self.form](commit))
         except (WebSocketDisconnect, RuntimeError):
             pass  # the other task ends the connection
         except TimeoutError:
