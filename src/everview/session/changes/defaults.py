@@ -46,6 +46,11 @@ class Missing(NamedTuple):
         """Whether explicit values are rejected."""
         return self.kind in (ALWAYS, IDENTITY_ALWAYS)
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether a sequence numbers the column."""
+        return self.kind in (IDENTITY, IDENTITY_ALWAYS)
+
 
 def said(kind: str, text: str) -> str:
     """Serialise for the catalog.

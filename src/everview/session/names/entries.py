@@ -230,6 +230,12 @@ class FunctionMade:
     body: str
     strict: bool = False
     dialect: str = "postgres"
+    defaults: tuple[str, ...] = ()
+    """the expressions of the last parameters, if they are left out"""
+    rows: bool = False
+    """whether it gives rows"""
+    columns: tuple[tuple[str, str], ...] = ()
+    """(name, type) of the rows; one without a name for values; none if they are those of the table `returns`"""
 
 
 @dataclass(frozen=True)
@@ -308,7 +314,8 @@ def decode(data: Any, where: str, functions: Functions) -> Entry:
     kind = _KINDS[name]
     known = {k: tuple(v) if isinstance(v, list) else v for k, v in header.items()}
     if kind is FunctionMade:
-        known["parameters"] = tuple((name, declared) for name, declared in known["parameters"])
+        for part in ("parameters", "columns"):
+            known[part] = tuple((name, declared) for name, declared in known.get(part, ()))
     if kind is TypeMade:
         known["type"] = data_type(known["type"])
     if kind in (TableMade, TableAltered):

@@ -6,7 +6,7 @@ Read in this order:
     definitions, create_table_as              CREATE TABLE, CREATE VIEW and DROP; CREATE TABLE ... AS
     alter_statements, comments                ALTER, COMMENT ON
     indexes                                   CREATE INDEX
-    sql_functions                             CREATE FUNCTION ... LANGUAGE SQL
+    sql_functions, function_arguments         CREATE FUNCTION ... LANGUAGE SQL; the arguments of calls
     watermark                                 WATERMARK FOR in CREATE TABLE
     settings                                  CREATE TYPE, SET TIME ZONE
     declarations, options, sequences, no_ops  table declarations; WITH (...); statements without effect

@@ -31,7 +31,9 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
 from everview.plan.nodes import Project
 from everview.session.names.entries import FunctionMade
+from everview.sql.ddl import function_arguments
 from everview.sql.scalar import casts, names
+from everview.sql.select import row_functions
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope
 from everview.sql.text import consumed_parts, keywords, statement_reader
 from everview.sql.text.call_names import AGGREGATES, SCALARS, TABLES
@@ -111,13 +113,10 @@ def create(sql: Statements, statement: statement_reader.Statement) -> None:
 
 def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
     """The function, and the offset of its body in the text."""
-    parameters = _parameters(reader)
+    parameters, defaults = _parameters(reader)
     reader.need("RETURNS")
-    if reader.word() in ("TABLE", "SETOF"):
-        raise reader.source.error_at(
-            reader.tokens[reader.at].start, "E_UNSUPPORTED", "functions return one value", "make a view of the query"
-        )
-    returns = _returns(reader)
+    rows = reader.word() in ("TABLE", "SETOF")
+    returns, columns = _returned_rows(reader) if rows else (_returns(reader), [])
     language, body, body_at, strict = "", None, 0, False
     while reader.word():
         if reader.skip("LANGUAGE"):
@@ -155,17 +154,34 @@ def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
             raise reader.error(f"{reader.word()} is not expected here", hint=hint)
     if body is None:
         raise reader.error("the function has no body")
-    return FunctionMade(name, tuple(parameters), returns, body.rstrip().removesuffix(";"), strict, dialect), body_at
+    text = body.rstrip().removesuffix(";")
+    return FunctionMade(
+        name, tuple(parameters), returns, text, strict, dialect, tuple(defaults), rows, tuple(columns)
+    ), body_at
 
 
 _AFTER_TYPE = {"LANGUAGE", "STRICT", "RETURNS", "IMMUTABLE", "STABLE", "VOLATILE", "LEAKPROOF", "CALLED", "PARALLEL",
                "COST", "AS", "RETURN"}  # fmt: skip
 
 
-def _parameters(reader: _Reader) -> list[tuple[str, str]]:
-    """(name, type) of each; without a name it can only be used as $1, $2, ..."""
+def _returned_rows(reader: _Reader) -> tuple[str, list[tuple[str, str]]]:
+    """TABLE (x int, y text): the columns; SETOF int: one without a name; SETOF t: none, but those of the table"""
+    first = reader.at
+    if reader.skip("SETOF"):
+        text = _type(reader, lambda: reader.word() in _AFTER_TYPE or not reader.word())
+        return text, [("", text)] if _is_type(text) else []
+    reader.need("TABLE")
+    columns, _ = _parameters(reader)
+    if not columns or any(not name for name, _ in columns):
+        raise reader.error("RETURNS TABLE lists names and types", reader.tokens[first])
+    return reader.text(first, reader.at), columns
+
+
+def _parameters(reader: _Reader) -> tuple[list[tuple[str, str]], list[str]]:
+    """(name, type) of each, and the defaults of the last; without a name it can only be used as $1, $2, ..."""
     reader.need("(")
     found: list[tuple[str, str]] = []
+    defaults: list[str] = []
     while not reader.skip(")"):
         reader.skip("IN")
         if reader.at >= len(reader.tokens):
@@ -174,8 +190,10 @@ def _parameters(reader: _Reader) -> list[tuple[str, str]]:
         if first.text.upper() in ("OUT", "INOUT", "VARIADIC"):
             raise reader.error(f"{first.text.upper()} parameters are not supported", first)
         whole = _type(reader, lambda: reader.word() in (",", ")", "DEFAULT", "=", ""))
-        if reader.word() in ("DEFAULT", "="):
-            raise reader.error("parameters have no defaults here")
+        if reader.skip("DEFAULT") or reader.skip("="):
+            defaults.append(_type(reader, lambda: reader.word() in (",", ")")))
+        elif defaults:
+            raise reader.error("parameters behind one with a default have defaults, too", first)
         if _is_type(whole):
             found.append(("", whole))
         else:
@@ -190,7 +208,7 @@ def _parameters(reader: _Reader) -> list[tuple[str, str]]:
     for name in named:
         if named.count(name) > 1:
             raise reader.error(f"two parameters are called {name}")
-    return found
+    return found, defaults
 
 
 def _type(reader: _Reader, ends: Callable[[], bool]) -> str:
@@ -269,6 +287,12 @@ def _check(sql: Statements, made: FunctionMade, reader: _Reader, body_at: int) -
     tree = statement_reader.parsed(source)
     mark(tree, sql.core.catalog)
     compiler.inlining = (made.name,)
+    nothing = compiler.scalars(Scope(Relation(plan.ONE_ROW, (HIDDEN_FIELD,)), source), {})
+    for said, (_, kind) in zip(reversed(made.defaults), reversed(made.parameters), strict=False):
+        casts.as_type(nothing, function_arguments.default(said), data_type(kind))
+    if made.rows:
+        row_functions.check(made, compiler)
+        return
     consumed_parts.whole(tree, source, lambda: _result(made, _bind(tree, made, compiler, scope), compiler))
 
 
@@ -343,12 +367,13 @@ def inlined(node: exp.Anonymous, made: FunctionMade, scalars: Scalars) -> Expr:
     compiler, outside = scalars.compiler, scalars.source
     if made.name in compiler.inlining:
         raise outside.error(node, "E_RECURSION", f"the function {made.name} calls itself", "use WITH RECURSIVE")
-    if len(node.expressions) != len(made.parameters):
-        wants = len(made.parameters)
-        raise outside.error(node, "E_ARITY", f"{made.name} takes {wants} arguments, not {len(node.expressions)}")
+    if made.rows:
+        raise outside.refuse(node, f"{made.name} gives rows, so it is not allowed here", f"FROM {made.name}(...)")
     args = [
         casts.as_type(scalars, argument, data_type(kind))
-        for argument, (_, kind) in zip(node.expressions, made.parameters, strict=True)
+        for argument, (_, kind) in zip(
+            function_arguments.given(made, node.expressions, node, outside), made.parameters, strict=True
+        )
     ]
     compiler.called[made.name] = None
     source = Source(made.body, dialect=made.dialect)

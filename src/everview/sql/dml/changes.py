@@ -62,6 +62,8 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
         at, rows = [], _one_empty
     else:
         at, rows = _given(sql, node, table, at, source, listed is None)
+    if source.notes.overriding == "USER":
+        rows = _with_own_numbers(sql, table, at, rows)
     whole = at == [*range(len(relation_of(table).columns))] and not relation_of(table).key
     if isinstance(rows, Asked) and whole and conflict == "error" and not returning.outputs:
         asked = rows
@@ -94,6 +96,11 @@ def _inserted(sql: Statements, table: Table, rows: list[Row], conflict: str) -> 
         if error.code == "E_KEY":
             constraint_checks.proposed(sql.core, table, relation_of(table).codec.encode(rows))
         raise
+
+
+def _with_own_numbers(sql: Statements, table: Table, at: Sequence[int], given: Rows) -> Rows:
+    """OVERRIDING USER VALUE: the values of identities are not taken."""
+    return lambda: omitted_columns.ignored(sql, table, at, given())
 
 
 class Asked:
@@ -155,7 +162,7 @@ def _given(
         return at, lambda: known
     query, compiler = sql.bound(node.expression, source, change=node)
     check_width(len(query.names), table, at, node, source)
-    omitted_columns.refuse_given(sql, table, at, node, source)
+    omitted_columns.refuse_given(sql, table, at, node, source, source.notes.overriding)
     given = fitted(query, table, at, node, source)
     return at, Asked(sql, given, compiler)
 
@@ -411,7 +418,7 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
             if is_default(item):
                 found.append(omitted_columns.NOT_GIVEN)
                 continue
-            omitted_columns.refuse_given(sql, table, [place], item, source)
+            omitted_columns.refuse_given(sql, table, [place], item, source, source.notes.overriding)
             value = valued(scalars.bind(item), place, item)
             if not isinstance(value, Constant):
                 return None
@@ -440,7 +447,7 @@ def _cells(
     def cell(item: exp.Expr, place: int) -> Callable[[], Any]:
         if is_default(item):
             return lambda: omitted_columns.NOT_GIVEN
-        omitted_columns.refuse_given(sql, table, [place], item, source)
+        omitted_columns.refuse_given(sql, table, [place], item, source, source.notes.overriding)
 
         def constant(value: Expr) -> Any:
             found = valued(value, place, item)

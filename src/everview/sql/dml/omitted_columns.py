@@ -230,12 +230,23 @@ def _over_row(sql: Statements, table: Table, place: int, text: str) -> Expr:
     return fitted(bound, types[place], exp.Null(), source)
 
 
-def refuse_given(sql: Statements, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
-    """Refuse values for generated columns."""
+def refuse_given(
+    sql: Statements, table: Table, at: Sequence[int], node: exp.Expr, source: Source, overriding: str = ""
+) -> None:
+    """Refuse values for generated columns; those of identities may be overridden."""
     found = sql.core.defaults.of(table)
     for place in at:
         missing = found.get(relation_of(table).columns[place].name)
-        if missing is not None and missing.forced:
+        if missing is not None and missing.forced and not (overriding and missing.kind == IDENTITY_ALWAYS):
             always = "GENERATED ALWAYS AS IDENTITY" if missing.kind == IDENTITY_ALWAYS else "GENERATED ALWAYS"
             what = f"{relation_of(table).columns[place].name} is {always}: no other value can be given"
-            raise source.error(node, "E_GENERATED", what, "leave the column out, or give DEFAULT")
+            hint = "leave the column out, or give DEFAULT" + "; or OVERRIDING SYSTEM VALUE" * missing.is_identity
+            raise source.error(node, "E_GENERATED", what, hint)
+
+
+def ignored(sql: Statements, table: Table, at: Sequence[int], rows: Sequence[Row]) -> list[Row]:
+    """OVERRIDING USER VALUE: rows in which identities are not given."""
+    found = sql.core.defaults.of(table)
+    missing = [found.get(relation_of(table).columns[place].name) for place in at]
+    gone = [m is not None and m.is_identity for m in missing]
+    return [tuple(NOT_GIVEN if g else v for g, v in zip(gone, row, strict=True)) for row in rows]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EPOCH = Literal(TIMESTAMP, dt.datetime(1970, 1, 1))
 
-NAMES = ("tumble", "tumble_start", "tumble_end")
+NAMES = ("tumble", "tumble_start", "tumble_end", "tumble_rowtime")
 
 IN_FROM = {f"{name}{part}": name for name in ("hop", "session", SESSION, "cumulate") for part in ("", "_start", "_end")}
 """Other windows, by the names that they have in GROUP BY."""
@@ -41,6 +41,9 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr:
     if not 2 <= len(args) <= 3:
         raise scalars.source.error(node, "E_ARITY", f"{name}(ts, INTERVAL '1 hour' [, offset])")
     size = length(args[1], scalars)
+    if name == "tumble_rowtime":  # the last millisecond
+        end = scalars.bind(exp.Anonymous(this="tumble_end", expressions=args))
+        return again(end, moved(functions.cast(end, TIMESTAMP), steps(-1000)))
     if name == "tumble_end":
         start = scalars.bind(exp.Anonymous(this="tumble_start", expressions=args))  # which may be grouped by
         return again(start, moved(functions.cast(start, TIMESTAMP), steps(size)))

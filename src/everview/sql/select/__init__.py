@@ -17,7 +17,7 @@ Read in this order:
     variances, outer_aggregates       variances; aggregates of an enclosing query
     windows, window_lists             OVER, WINDOW and QUALIFY; array_agg and its like over frames
     recursion                         WITH RECURSIVE
-    table_functions, stream_windows   functions in FROM
+    table_functions, stream_windows   functions in FROM; `row_functions` has those written in SQL
     asof, temporal_joins              joins with the version valid at a time
     functional_dependency             columns functionally dependent on GROUP BY
 """

@@ -27,7 +27,7 @@ from everview.sql.answers.parameters import PARAMETER
 from everview.sql.clock import temporal_tables
 from everview.sql.scalar.moment_forms import JAVA
 from everview.sql.scalar.scalars import Scalars
-from everview.sql.select import asof, demand, table_functions, temporal_joins
+from everview.sql.select import asof, demand, row_functions, table_functions, temporal_joins
 from everview.sql.select.conditions import conjuncts, moved, outer_join, shifted, split
 from everview.sql.select.join_order import ordered_join
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
@@ -37,6 +37,7 @@ from everview.sql.text.error_positions import SqlError, has_query
 from everview.sql.text.keywords import RESERVED
 
 if TYPE_CHECKING:
+    from everview.session.names.entries import FunctionMade
     from everview.sql.select.compiler import Compiler
     from everview.sql.select.query import Env
 
@@ -345,6 +346,10 @@ class FromClause:
 
     def _function(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
         """A table function: a leaf if it is uncorrelated, else applied to what is joined so far."""
+        written = row_functions.found(call_, self.compiler)
+        if written is not None:
+            self._written(written, call_, node, how, on)
+            return
         if isinstance(node, exp.Lateral):
             self.source.only(node, "this", "alias", "ordinality", "joins", "view", "outer")
         else:
@@ -364,6 +369,15 @@ class FromClause:
             raise self.source.error(at, "E_JOIN", f"a {how} join needs ON or USING")
         else:
             self._outer(right, on, how, at)
+
+    def _written(self, made: FunctionMade, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None) -> None:
+        """A function of SQL that gives rows: a LATERAL query."""
+        query = row_functions.query(made, call_, node, self.compiler)
+        plain = how == "inner"
+        with row_functions.inside(made, call_, self.compiler):
+            self._lateral(query, how, None if plain else on)
+        if plain:
+            self.where(on)
 
     def _applied(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
         """A table function of columns: every joined row is combined with its results."""
@@ -637,14 +651,16 @@ def _holds_joins(node: exp.Subquery) -> bool:
 
 def visible(relation: Relation) -> Relation:
     """Without the columns that are only accessible with their tables' names: the expansion of *."""
-    kept = [i for i, f in enumerate(relation.fields) if f.plain or i < relation.hidden]
+    kept = [i for i, f in enumerate(relation.fields) if (f.plain and f.starred) or i < relation.hidden]
     fields = tuple(relation.fields[i] for i in kept)
     return replace(relation, node=joins.take(relation.node, kept), fields=fields)
 
 
 def _common_names(left: Relation, right: Relation) -> list[str]:
-    there = {f.name.lower() for f in right.fields if f.plain}
-    return list(dict.fromkeys(f.name for f in left.fields if f.plain and f.name and f.name.lower() in there))
+    there = {f.name.lower() for f in right.fields if f.plain and f.starred}
+    return list(
+        dict.fromkeys(f.name for f in left.fields if f.plain and f.starred and f.name and f.name.lower() in there)
+    )
 
 
 def _merged(left: Expr, right: Expr, how: str) -> Expr:

@@ -45,7 +45,7 @@ def star(compiler: Compiler, item: exp.Expr, scalars: Scalars) -> list[tuple[str
     def is_chosen(field: Field) -> bool:
         return field.is_of(item) if isinstance(item, exp.Column) else field.plain
 
-    chosen = [i for i, f in enumerate(relation.fields) if f.name and is_chosen(f)]
+    chosen = [i for i, f in enumerate(relation.fields) if f.name and f.starred and is_chosen(f)]
     if not chosen:
         tables = [f.table for f in relation.fields if f.table]
         hint = did_you_mean(table, tables) if table else "there is no FROM"

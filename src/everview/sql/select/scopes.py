@@ -24,12 +24,13 @@ from everview.sql.text.error_positions import Source
 @dataclass(frozen=True)
 class Field:
     """A column's name and its table's; `plain`: part of * and found by its bare name; `schema`: its table's, unless
-    that has an alias."""
+    that has an alias; `starred`: part of * and t.*."""
 
     name: str
     table: str = ""
     plain: bool = True
     schema: str = ""
+    starred: bool = True
 
     def is_of(self, column: exp.Column) -> bool:
         """Whether it belongs to the table that a column's name has in front; `t.x`, `s.t.x`, or nothing."""
@@ -68,7 +69,7 @@ class Relation:
         """The same with all columns belonging to a table of that name, the first few renamed."""
         own = self.fields[self.hidden :]
         names = [*columns, *(f.name for f in own[len(columns) :])]
-        fields = tuple(Field(n, table, f.plain, schema) for n, f in zip(names, own, strict=True))
+        fields = tuple(Field(n, table, f.plain, schema, f.starred) for n, f in zip(names, own, strict=True))
         return replace(self, fields=(*self.fields[: self.hidden], *fields))
 
     def ref(self, position: int) -> ColumnRef:

@@ -17,10 +17,12 @@ HOP, CUMULATE and SESSION stand in GROUP BY too, without the table (`group`); TU
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import joins
@@ -33,7 +35,8 @@ from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.select.table_functions import TableCall
 from everview.sql.text import consumed_parts
 from everview.sql.text.annotations import SESSION
-from everview.types import INT
+from everview.sql.text.error_positions import offset_of
+from everview.types import INT, TIMESTAMP
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -51,6 +54,8 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     low, high = _ARITY[call_.name]
     if not low <= len(call_.args) <= high:
         raise compiler.source.error(call_.node, "E_ARITY", f"{call_.name}: {_SYNTAX[call_.name]}")
+    by = compiler.source.notes.session_keys.get(offset_of(call_.args[0]), ())
+    call_ = replace(call_, args=[*call_.args, *map(exp.column, by)]) if by else call_
     table = _table(compiler, call_.args[0], env)
     scope = Scope(table, compiler.source)
     scalars = Scalars(compiler, scope, env)
@@ -60,7 +65,21 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     if moment.type.nullable:
         node = Filter(node, call("is_not_null", moment))
     made = _windowed(compiler, node, given, call_, scalars)
-    return Relation(made, (*table.fields, Field("window_start"), Field("window_end")))
+    fields = (*table.fields, Field("window_start"), Field("window_end"))
+    if WINDOW_TIME not in compiler.source.text.lower() or any(f.name.lower() == WINDOW_TIME for f in fields):
+        return Relation(made, fields)
+    return Relation(_with_time(made), (*fields, Field(WINDOW_TIME, starred=False)))
+
+
+WINDOW_TIME = "window_time"
+"""The last millisecond of a window, as Flink has it; not a part of *, so it exists only where it is named."""
+
+
+def _with_time(node: Node) -> Node:
+    """Rows with the last millisecond of their window, whose end is the last column."""
+    columns = joins.refs(node.types)
+    last = moved(functions.cast(columns[-1], TIMESTAMP), steps(-1000))
+    return Project(node, (*columns, again(columns[-1], last)))
 
 
 def group(compiler: Compiler, select: exp.Select, scope: Scope, env: Env, context: int) -> None:

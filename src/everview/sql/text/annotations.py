@@ -49,5 +49,9 @@ class Notes:
     """the notices"""
     skipped: list[str] = field(default_factory=list)
     """what IF EXISTS and IF NOT EXISTS passed over: told to clients of a server, no warning in a program"""
+    session_keys: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """the columns of PARTITION BY in SESSION(TABLE t PARTITION BY ...), by the table's name"""
+    overriding: str = ""
+    """INSERT ... OVERRIDING SYSTEM VALUE or USER VALUE: whose values identities take"""
     plan: Choice | None = None
     """/*+ plan(...) */: how joins are maintained"""

@@ -236,7 +236,9 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
         elif words[i : i + 2] == ["TABLE", "("] and words[i + 2 : i + 3] and words[i + 2] in _WINDOWS:
-            _unwrap(text, words, tokens, i, remove)
+            _unwrap(text, words, tokens, i, notes, remove)
+        elif words[i] == "OVERRIDING" and words[0] in ("INSERT", "WITH") and words[i + 2 : i + 3] == ["VALUE"]:
+            _note_overriding(text, words, tokens, i, notes, remove)
         elif words[i : i + 2] == ["WATERMARK", "FOR"] and depth == 1 and words[:2] == ["CREATE", "TABLE"]:
             _note_watermark(text, blank, words, tokens, i, notes, remove)
     if words[0] == "CREATE" and words[-4:] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
@@ -254,6 +256,17 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
     )
 
 
+def _note_overriding(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
+    """INSERT INTO t [(columns)] OVERRIDING {SYSTEM | USER} VALUE VALUES ..."""
+    if words[at + 1] not in ("SYSTEM", "USER") or words.count("OVERRIDING") > 1 or words.count("INSERT") > 1:
+        raise Source(text).error_at(tokens[at].start, "E_SYNTAX", "OVERRIDING is not expected here", _OVERRIDING)
+    notes.overriding = words[at + 1]
+    remove(at, at + 2)
+
+
+_OVERRIDING = "INSERT INTO t OVERRIDING SYSTEM VALUE VALUES (...): once in a statement"
+
+
 _WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
@@ -266,7 +279,7 @@ _ARGUMENTS = {
 """The names of arguments, in the order in which we take them."""
 
 
-def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, remove: Remove) -> None:
+def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
     """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) as Flink and Calcite write it is TUMBLE(t, ts, ...); arguments may
     have names, DATA => TABLE t, if they stand in order.
     """
@@ -290,6 +303,19 @@ def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, remove: R
         elif words[i : i + 2] == ["DESCRIPTOR", "("] and words[i + 3 : i + 4] == [")"]:
             remove(i, i + 1)
             remove(i + 3, i + 3)
+        elif words[i] == "PARTITION BY" and words[at + 2] == "SESSION":
+            _note_partition(text, words, tokens, i, notes, remove)
+
+
+def _note_partition(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
+    """SESSION(TABLE t PARTITION BY a, b, DESCRIPTOR(ts), ...): the keys belong to the table's name."""
+    end = next((i for i in range(at, len(words)) if words[i : i + 2] == [",", "DESCRIPTOR"]), None)
+    names = tokens[at + 1 : end]
+    if end is None or not names or any(t.text != "," for t in names[1::2]) or any(t.text == "," for t in names[::2]):
+        hint = "SESSION(TABLE t PARTITION BY a, b, DESCRIPTOR(ts), INTERVAL '5' MINUTES)"
+        raise Source(text).error_at(tokens[at].start, "E_SYNTAX", "PARTITION BY names columns, before DESCRIPTOR", hint)
+    notes.session_keys[tokens[at - 1].start] = tuple(t.text for t in names[::2])
+    remove(at, end - 1)
 
 
 def _note_limit(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
