@@ -94,7 +94,7 @@ def test_what_uses_a_function_keeps_it() -> None:
     ("text", "code", "column", "says"),
     [
         ("CREATE FUNCTION f(x int) RETURNS int LANGUAGE SQL AS $$ SELECT x + z $$", "E_COLUMN", 68, "no column z"),
-        ("CREATE FUNCTION f(x int) RETURNS int RETURN upper(x)", "E_TYPE", 45, "upper(int?) does not exist"),
+        ("CREATE FUNCTION f(x int) RETURNS int RETURN upper(x)", "E_TYPE", 45, "upper(int) does not exist"),
         ("CREATE FUNCTION f(x imt) RETURNS int RETURN 1", "E_SYNTAX", 21, "did you mean 'int'?"),
         ("CREATE FUNCTION f(x int) RETURNS TABLE (int) LANGUAGE SQL AS 'SELECT 1'", "E_SYNTAX", 34, "names and types"),
         ("CREATE FUNCTION f(x int) RETURNS int LANGUAGE plpgsql AS ''", "E_UNSUPPORTED", 47, "db.function"),

@@ -137,3 +137,31 @@ def test_what_is_wrong_and_where(text: str, column: int, says: str) -> None:
     with pytest.raises(ev.EverviewError) as caught:
         db.sql(text)
     assert f"line 1, column {column}: {says}" in str(caught.value) and "^" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says", "hint"),
+    [
+        ("SELECT j -> d FROM q", (1, 8), "jsonb -> date does not exist", "cast"),
+        ("CREATE VIEW v AS\nSELECT\n  j @> 3 FROM q", (3, 3), "jsonb @> int does not exist", "cast"),
+        ("SELECT name -> 'k' FROM q", (1, 8), "text is not JSON", "x::jsonb"),  # the hint was RENAME
+        ("SELECT -name FROM q", (1, 9), "- text does not exist", "cast"),
+        ("SELECT n LIKE 'a' FROM q", (1, 8), "int LIKE text does not exist", "cast"),
+        ("SELECT * FROM q WHERE name IS NUL", (1, 31), "IS is followed by NULL", "did you mean 'NULL'?"),
+        ("UPDATE q SET n = 1 WHERE name IS NUL", (1, 34), "IS is followed by NULL", "did you mean 'NULL'?"),
+        ('SELECT n FROM q WHERE name = "bob"', (1, 30), "there is no column bob", "single quotes: 'bob'"),
+        ("SELECT count(*) FROM q GROUP n", (1, 30), "BY is missing after GROUP", "GROUP BY n"),
+        ("SELECT n FROM q ORDER n", (1, 23), "BY is missing after ORDER", "ORDER BY n"),
+        ("SELECT row_number() FROM q", (1, 8), "row_number needs a window", "OVER"),
+        ("CREATE TABLE w (a int, b)", (1, 24), "the column b has no type", "int, text"),
+        ("SELECT upper() FROM q", (1, 14), "upper lacks an argument", ""),
+        ("DELETE q WHERE n = 1", (1, 8), "FROM or the table's name is missing", "DELETE FROM"),
+    ],
+)
+def test_errors_say_what_was_written(text: str, place: tuple[int, int], says: str, hint: str) -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE q (n int, name text, j jsonb, d date)")
+    with pytest.raises(ev.sql.SqlError) as caught:
+        db.sql(text)
+    error = caught.value
+    assert (error.line, error.column) == place and says in error.message and hint in error.hint, error

@@ -314,7 +314,7 @@ def call(op: str, *args: Expr) -> Expr:
     try:
         wanted, result = function.rule(tuple(a.type for a in args))
     except NoMatch:
-        raise _wrong_types(function, args) from None
+        raise WrongTypes(function, [a.type for a in args]) from None
     if function.nulls == "propagate":
         result = result.optional(any(a.type.nullable for a in args))
     if op == "tuple_get":
@@ -363,9 +363,7 @@ def cast(expr: Expr, target: DataType) -> Expr:
         else:
             rules.need(allowed)
     except NoMatch:
-        raise PlanError(
-            "E_TYPE", f"{source!r} cannot be cast to {target.optional(False)!r}", _cast_hint(target)
-        ) from None
+        raise NoCast(source, target.optional(False)) from None
     if isinstance(expr, Literal) and source.kind == "int" and target.kind in {"float", "decimal"} and not target.width:
         return literal_cast(expr, result)
     return Call(result, function.name, (expr,))
@@ -460,13 +458,25 @@ def _give_nulls_a_type(function: Function, args: tuple[Expr, ...]) -> tuple[Expr
     return args
 
 
-def _wrong_types(function: Function, args: Sequence[Expr]) -> PlanError:
-    kinds = ", ".join(repr(a.type) for a in args)
-    return PlanError(
-        "E_TYPE",
-        f"{function.name}({kinds}) does not exist",
-        f"{function.name}: {function.doc}; cast the arguments, e.g. .cast(int)",
-    )
+class NoCast(PlanError):
+    """A cast that there is not."""
+
+    def __init__(self, source: DataType, target: DataType) -> None:
+        super().__init__("E_TYPE", f"{source!r} cannot be cast to {target!r}", _cast_hint(target))
+        self.types = (source, target)
+
+
+class WrongTypes(PlanError):
+    """A function of values of types that it does not take; SQL says so in its own words."""
+
+    def __init__(self, function: Function, types: Sequence[DataType]) -> None:
+        super().__init__(
+            "E_TYPE",
+            f"{function.name}({', '.join(map(repr, types))}) does not exist",
+            f"{function.name}: {function.doc}; cast the arguments, e.g. .cast(int)",
+        )
+        self.function = function.name
+        self.types = tuple(types)
 
 
 def _struct_item(args: Sequence[Expr]) -> DataType:

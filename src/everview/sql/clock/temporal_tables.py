@@ -26,6 +26,7 @@ from everview.plan import nodes as plan
 from everview.session.clock.filters import Term
 from everview.sql.ddl import schemas
 from everview.sql.scalar import constants, names
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select.scopes import Relation
 from everview.sql.text.annotations import TableWindow
 from everview.sql.text.error_positions import SqlError
@@ -92,7 +93,9 @@ def compared(node: exp.Expr, scalars: Scalars) -> Compared:
     if isinstance(bound, Literal) and bound.type.kind == "str" and bound.value is not None:
         bound = constants.text_as(bound.value, TIMESTAMP, value, scalars.source)
     if bound.type.kind not in ("date", "timestamp", "timestamptz"):
-        raise scalars.source.error(node, "E_TYPE", f"now() is compared with a date or timestamp, not {bound.type!r}")
+        raise scalars.source.error(
+            node, "E_TYPE", f"now() is compared with a date or timestamp, not {in_words(bound.type)}"
+        )
     return Compared(op, functions.cast(bound, TIMESTAMP), by_day, months, shift)
 
 

@@ -41,6 +41,7 @@ from everview.sql.ddl import schemas, sequences
 from everview.sql.dml import omitted_columns
 from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import consumed_parts, keywords
@@ -292,6 +293,8 @@ class Reading:
                 schema[column] = schema[column].optional(False)
             consumed_parts.read(node)
             self._computed.append((column, node.this, node))
+        elif isinstance(node, exp.Identifier):
+            raise self.source.error(node, "E_TYPE", f"the column {node.name} has no type", "name one: int, text ...")
         else:
             what = _WORDS.get(type(node)) or node.sql("postgres")
             raise self.source.refuse(node, f"{what} is not supported in CREATE TABLE: nothing would enforce it")
@@ -308,7 +311,7 @@ class Reading:
     def _refuse_identity(self, column: str, node: exp.Expr) -> None:
         """Only integer columns can be identities."""
         if self.found.schema[column].kind != "int":
-            what = f"an identity column is a whole number, not {self.found.schema[column].optional(False)!r}"
+            what = f"an identity column is a whole number, not {in_words(self.found.schema[column].optional(False))}"
             raise self.source.error(node, "E_TYPE", what, "declare it int or bigint")
 
     def _once(self, column: str, node: exp.Expr) -> None:

@@ -33,6 +33,7 @@ from everview.sql.ddl.declarations import Declared, Reading
 from everview.sql.scalar import constants
 from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select import join_plans
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
@@ -349,7 +350,7 @@ def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Sour
     relation = Relation(plan.Table(-1, tuple(map(in_plans, schema.values()))), tuple(map(Field, schema)))
     bound = Scalars(Compiler(sql.session, source, standing=True), Scope(relation, source), {}).bind(given)
     if bound.type.kind not in ("date", "timestamp", "timestamptz"):
-        raise source.error(given, "E_TYPE", f"a time to live is an interval or a timestamp, not {bound.type!r}")
+        raise source.error(given, "E_TYPE", f"a time to live is an interval or a timestamp, not {in_words(bound.type)}")
     return functions.cast(bound, TIMESTAMP)
 
 

@@ -14,6 +14,7 @@ from everview.plan import nodes as plan
 from everview.sql.clock.watermarks import MOMENTS
 from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import statement_reader
@@ -41,5 +42,5 @@ def declared(session: Session, note: WatermarkNote, schema: dict[str, Any], sour
     column = relation.ref(have.index(name))
     for expr in (column, bound):
         if expr.type.kind not in MOMENTS:
-            raise inner.error(wanted, "E_TYPE", f"a watermark is a date or timestamp, not {expr.type!r}")
+            raise inner.error(wanted, "E_TYPE", f"a watermark is a date or timestamp, not {in_words(expr.type)}")
     return functions.cast(column, TIMESTAMP), functions.cast(bound, TIMESTAMP)

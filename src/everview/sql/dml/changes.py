@@ -376,7 +376,7 @@ def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source, pr
     """The target table of a statement, if the current user has the privilege."""
     if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
         at = source.tokens[min(1, len(source.tokens) - 1)].start if source.tokens else 0
-        raise source.error_at(at, "E_SYNTAX", "the table's name is missing", "name the table to change")
+        raise source.error_at(at, "E_SYNTAX", "FROM or the table's name is missing", "DELETE FROM t")
     name = sql.spelled(schemas.written(target))
     found = sql.core.catalog.tables.get(name) if name in sql.session.tables else None
     if found is None:

@@ -29,6 +29,7 @@ from everview.sql.answers.result import Row
 from everview.sql.dml import volatile_functions
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select.compiler import Compiler
 from everview.sql.select.query import Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope
@@ -61,7 +62,10 @@ def fitted(value: Expr, declared: DataType, at: exp.Expr, source: Source, what: 
     numbers = {value.type.kind, target.kind} <= common_types.NUMBERS | {"numeric"}
     if not (same or numbers or common_types.common_type((value.type, target)) is not None):
         raise source.error(
-            at, "E_TYPE", f"{what} is {target!r}, the value is {value.type!r}", "cast it: CAST(x AS type)"
+            at,
+            "E_TYPE",
+            f"{what} is {in_words(target)}, the value is {in_words(value.type)}",
+            "cast it: CAST(x AS type)",
         )
     try:
         if target.kind == "int" and not same:

@@ -10,6 +10,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
 from everview.sql.scalar import constants
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select import array_queries
 from everview.sql.text import dialects
 from everview.types import INT, STR, DataType, array
@@ -70,12 +71,12 @@ def on_bracket(scalars: Scalars, node: exp.Bracket) -> Expr:
             return scalars.call("json_get", value, key)
         case "map":
             return scalars.call("map_get", value, scalars.coerced(key, Literal(value.type.items[0], ""), index))
-    raise scalars.source.error(node, "E_TYPE", f"{value.type!r} has no elements", "arrays, maps and JSON have")
+    raise scalars.source.error(node, "E_TYPE", f"{in_words(value.type)} has no elements", "arrays, maps and JSON have")
 
 
 def _sliced(scalars: Scalars, value: Expr, index: exp.Slice, node: exp.Expr) -> Expr:
     if value.type.kind != "array":
-        raise scalars.source.error(node, "E_TYPE", f"{value.type!r} has no slices", "arrays have")
+        raise scalars.source.error(node, "E_TYPE", f"{in_words(value.type)} has no slices", "arrays have")
     if index.args.get("step") is not None:
         raise scalars.source.refuse(index, "a slice has a first and a last element")
     parts = [index.args.get("this"), index.args.get("expression")]

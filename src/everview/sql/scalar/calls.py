@@ -23,6 +23,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import constants, foreign_functions, zones
 from everview.sql.scalar.composite_functions import CALLS
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
 from everview.sql.text.call_names import SCALARS, TABLES, all_names
 from everview.sql.text.dialects import DEFAULT, PRINTING
@@ -96,7 +97,9 @@ def called(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> Expr:
         return scalars.call(op, *args)
     except PlanError as error:
         written = scalars.source.written(at)
-        said = error.message.replace(f"{op}(", f"{written}(").replace(f"{op} takes", f"{written} takes")
+        said = error.message.replace(f"{op} takes", f"{written} takes")
+        if isinstance(error, functions.WrongTypes):
+            said = f"{written}({', '.join(map(in_words, error.types))}) does not exist"
         hint = error.hint if error.code == "E_PATTERN" else f"{written}: {LIBRARY[op].doc}"
         raise scalars.source.error(at, error.code, said, hint) from None
 

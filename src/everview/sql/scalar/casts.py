@@ -12,6 +12,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
 from everview.sql.scalar import calls, constants, names, roundings, zones
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text.error_positions import SqlError
 from everview.types import DATE, FLOAT, INT, STR, DataType, small_int
 
@@ -111,7 +112,9 @@ def _moment_of_number(scalars: Scalars, value: Expr, target: DataType, node: exp
     """A number cannot be cast to a moment in PostgreSQL; in Spark and Hive it is seconds since 1970."""
     if target.kind == "date" or scalars.source.dialect not in ("hive", "spark", "spark2", "databricks"):
         hint = "use to_timestamp(seconds)" if target.kind != "date" else "add days to a date: date '1970-01-01' + n"
-        raise scalars.source.error(node, "E_TYPE", f"a number cannot be cast to {target.optional(False)!r}", hint)
+        raise scalars.source.error(
+            node, "E_TYPE", f"a number cannot be cast to {in_words(target.optional(False))}", hint
+        )
     return calls.called("epoch_to_timestamp", [functions.cast(value, FLOAT)], node, scalars)
 
 

@@ -135,7 +135,7 @@ def on_is(scalars: Scalars, node: exp.Is) -> Expr:
         return scalars.call("is_null", value)
     if isinstance(what, exp.Boolean):
         return scalars.call("coalesce", scalars.call("eq", value, Literal(BOOL, bool(what.this))), Literal(BOOL, False))
-    raise scalars.source.refuse(node, "IS is followed by NULL, TRUE, FALSE or [NOT] DISTINCT FROM")
+    raise scalars.source.refuse(what, "IS is followed by NULL, TRUE, FALSE or [NOT] DISTINCT FROM")
 
 
 def _row_is_null(scalars: Scalars, node: exp.Is) -> Expr:

@@ -24,6 +24,7 @@ from everview.expr.library.strings import as_bytea
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
 from everview.expr.text_conversion import aware, in_zone, of_text, parse_moment, rounded
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text.consumed_parts import understood
 from everview.sql.text.error_positions import Source
 from everview.types import FREE, MOST_DIGITS, DataType, numeric
@@ -113,12 +114,12 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
             return Literal(target.optional(False), aware(moment if moment.tzinfo else in_zone(moment, source.zone)))
         return Literal(target.optional(False), _parsed(value if target.kind in _WHOLE else value.strip(), target))
     except OverflowError:
-        raise source.error(at, "E_RANGE", f"{value!r} does not fit {target.optional(False)!r}") from None
+        raise source.error(at, "E_RANGE", f"{value!r} does not fit {in_words(target.optional(False))}") from None
     except (ValueError, InvalidOperation, KeyError):
         raise source.error(
             at,
             "E_TYPE",
-            f"{value!r} is not a valid {target.optional(False)!r}",
+            f"{value!r} is not a valid {in_words(target.optional(False))}",
             "correct the constant, or cast the other side",
         ) from None
 

@@ -13,6 +13,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.roundings import JAVA
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
 from everview.types import JSON, STR, array
 
@@ -49,7 +50,7 @@ def document(scalars: Scalars, node: exp.Expr) -> Expr:
     if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None:
         return constants.text_as(value.value, JSON, node, scalars.source)
     if value.type.kind != "json":
-        raise scalars.source.error(node, "E_TYPE", f"{value.type!r} is not JSON", "cast it: x::jsonb")
+        raise scalars.source.error(node, "E_TYPE", f"{in_words(value.type)} is not JSON", "cast it: x::jsonb")
     return value
 
 

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _queried(scalars: Scalars, node: exp.Expr) -> Expr:
             body = _put(body, whole, exp.Column(this=exp.to_identifier(name.name)))
     whole_array = scalars.bind(node.this.copy())
     if whole_array.type.kind != "array":
-        what = f"{scalars.source.written(node)} takes an array, not {whole_array.type!r}"
+        what = f"{scalars.source.written(node)} takes an array, not {in_words(whole_array.type)}"
         raise scalars.source.error(node.this, "E_TYPE", what, "array(1, 2)")
     alias = exp.TableAlias(this=exp.to_identifier("_elements"), columns=[exp.to_identifier(names[0])])
     rows = exp.Unnest(expressions=[node.this], alias=alias, offset=exp.to_identifier(_NUMBER))

@@ -14,6 +14,7 @@ from everview.expr.library.datetimes import COUNTED, EXTRACTED, TRUNCATED
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import calls, casts, constants, division, foreign_functions, interval_arithmetic, zones
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
 from everview.sql.text.error_positions import offset_of
 from everview.types import DATE, FLOAT, INT, STR, TIMESTAMP
@@ -101,7 +102,9 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
     named = node.args.get("zone")
     zone = None if named is None or given.type.kind != "timestamptz" else scalars.bind(named)
     if named is not None and zone is None:
-        raise scalars.source.refuse(named, f"{given.type!r} has no time zone", "date_trunc('day', timestamptz, zone)")
+        raise scalars.source.refuse(
+            named, f"{in_words(given.type)} has no time zone", "date_trunc('day', timestamptz, zone)"
+        )
     if named is not None and isinstance(zone, Literal):
         zones.checked_zone(zone.value, named, scalars.source)
     value = casts.cast_to(scalars, given, TIMESTAMP) if zone is None else scalars.call("zone_local", given, zone)

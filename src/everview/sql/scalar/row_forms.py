@@ -12,6 +12,7 @@ from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.type_names import in_words
 from everview.types import INT, struct
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def on_dot(scalars: Scalars, node: exp.Dot) -> Expr:
         raise scalars.refused(node)
     value = scalars.bind(node.this)
     if value.type.kind != "struct":
-        raise scalars.source.error(node, "E_TYPE", f"{value.type!r} has no fields", "rows have: (r).x")
+        raise scalars.source.error(node, "E_TYPE", f"{in_words(value.type)} has no fields", "rows have: (r).x")
     wanted = node.expression.name
     have = [n.lower() for n in value.type.names]
     if wanted.lower() not in have:

@@ -42,6 +42,7 @@ from everview.sql.scalar import (
 )
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.operands import OPERANDS, PARTS, SIMPLE
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select.scopes import Scope, is_outside
 from everview.sql.text import consumed_parts, dialects
 from everview.sql.text.error_positions import SqlError, has_query
@@ -73,6 +74,11 @@ FORMS: Forms = {
 }
 """Handlers by class of node."""
 
+
+_OF_WINDOWS = frozenset({
+    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value",
+})  # fmt: skip
+"""Functions that are only called over windows."""
 
 Bound = dict[int, tuple[exp.Expr, Expr]]
 """What nodes were bound to, by their ids; the nodes are kept, so that no other node gets the same id."""
@@ -146,7 +152,7 @@ class Scalars:
             raise self.source.error(
                 node,
                 "E_TYPE",
-                f"a condition must be true or false, but this is {found.type!r}",
+                f"a condition must be true or false, but this is {in_words(found.type)}",
                 "compare it with something",
             )
         return found
@@ -211,6 +217,8 @@ class Scalars:
                 "count, sum, avg, min, max, bool_and, stddev, string_agg, median, percentile_cont and others are",
             )
         what = self.source.written(node)
+        if what in _OF_WINDOWS:
+            return self.source.error(node, "E_WINDOW", f"{what} needs a window", f"{what}(...) OVER (ORDER BY ...)")
         return self.source.refuse(node, f"{what} is not supported here")
 
     def pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:

@@ -12,7 +12,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
 from everview.sql.scalar import array_forms, calls, casts
 from everview.sql.scalar.handlers import Forms
-from everview.sql.scalar.type_names import sql_name
+from everview.sql.scalar.type_names import in_words, sql_name
 from everview.sql.text.dialects import PRINTING, version
 from everview.types import BOOL, BYTES, INT, STR
 
@@ -30,7 +30,7 @@ def on_like(scalars: Scalars, node: exp.Like, escape: str = "\\") -> Expr:
         value = scalars.call("lower", value)
     if not isinstance(pattern, Literal):
         if pattern.type.kind != "str" or value.type.kind != "str":
-            kinds = f"{value.type!r} and {pattern.type!r}"
+            kinds = f"{in_words(value.type)} and {in_words(pattern.type)}"
             raise scalars.source.error(node.expression, "E_TYPE", f"LIKE compares texts, not {kinds}", "cast them")
         pattern = scalars.call("lower", pattern) if folds_case else pattern
         return calls.called("like_pattern", [value, pattern, Literal(STR, escape)], node, scalars)

@@ -20,6 +20,7 @@ from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import constants
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text.annotations import SESSION
 from everview.sql.text.error_positions import SqlError
 from everview.types import INT, TIMESTAMP, TIMESTAMPTZ
@@ -54,7 +55,7 @@ def bound(node: exp.Anonymous, scalars: Scalars) -> Expr:
 def plain(moment: Expr, at: exp.Expr, scalars: Scalars) -> Expr:
     """The time of a window as a timestamp; a timestamptz in UTC, where windows begin whatever the session's zone is."""
     if moment.type.kind not in ("date", "timestamp", "timestamptz"):
-        what = f"the time of a window is a date or timestamp, not {moment.type!r}"
+        what = f"the time of a window is a date or timestamp, not {in_words(moment.type)}"
         raise scalars.source.error(at, "E_TYPE", what)
     return functions.cast(moment, TIMESTAMP)
 

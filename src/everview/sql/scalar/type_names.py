@@ -40,6 +40,21 @@ def sql_name(declared: DataType) -> str:
     return _NAMES.get(declared.kind, declared.kind)
 
 
+def in_words(declared: DataType) -> str:
+    """A type in an error: as it may be written.
+
+    >>> from everview.types import INT, STR, array
+    >>> in_words(INT.optional()), in_words(array(STR))
+    ('int', 'text[]')
+    """
+    if declared.kind in ("array", "map") and declared.items:
+        kinds = [in_words(t) for t in declared.items]
+        return f"{kinds[0]}[]" if declared.kind == "array" else f"map({', '.join(kinds)})"
+    if declared.kind in ("decimal", "numeric"):
+        return "numeric"
+    return "int" if declared.kind == "int" and not declared.width else sql_name(declared)
+
+
 _POSTGRES = {
     "int": "integer", "float": "double precision", "bool": "boolean", "str": "text", "bytes": "bytea",
     "decimal": "numeric", "timestamp": "timestamp without time zone", "timestamptz": "timestamp with time zone",

@@ -15,6 +15,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.text_conversion import zone_of
 from everview.sql.scalar import constants
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text.error_positions import Source
 from everview.types import STR, TIMESTAMP, TIMESTAMPTZ
 
@@ -70,7 +71,7 @@ def on_attimezone(scalars: Scalars, node: exp.AtTimeZone) -> Expr:
         value = absolute(scalars, value)
     if value.type.kind not in MOMENTS:
         raise scalars.source.error(
-            node.this, "E_TYPE", f"{value.type!r} has no time zone", "AT TIME ZONE is for timestamps"
+            node.this, "E_TYPE", f"{in_words(value.type)} has no time zone", "AT TIME ZONE is for timestamps"
         )
     return scalars.call("zone_local" if value.type.kind == "timestamptz" else "zone_moment", value, zone)
 

@@ -27,6 +27,7 @@ from everview.sql.answers.parameters import PARAMETER
 from everview.sql.clock import temporal_tables
 from everview.sql.scalar.moment_forms import JAVA
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select import asof, demand, row_functions, table_functions, temporal_joins
 from everview.sql.select.conditions import conjuncts, moved, outer_join, shifted, split
 from everview.sql.select.join_order import ordered_join
@@ -629,7 +630,7 @@ class FromClause:
             return call("eq", a, b)
         except PlanError:
             raise self.source.error(
-                at, "E_TYPE", f"{name} is {a.type!r} on one side and {b.type!r} on the other"
+                at, "E_TYPE", f"{name} is {in_words(a.type)} on one side and {in_words(b.type)} on the other"
             ) from None
 
 

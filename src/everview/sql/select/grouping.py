@@ -37,6 +37,7 @@ from everview.sql.folds import Folding
 from everview.sql.lists import Documents, Listing
 from everview.sql.scalar.constants import EMPTY
 from everview.sql.scalar.scalars import Bound, Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select import exact_sums, named_aggregates
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
 from everview.sql.select.sort_keys import sort_keys
@@ -259,7 +260,7 @@ class Grouped(Scalars):
     def _check_type(self, node: exp.Expr, arg: Expr, wanted: frozenset[str]) -> None:
         if arg.type.kind not in wanted:
             raise self.source.error(
-                node, "E_TYPE", f"there is no {self.source.written(node)} of {arg.type!r}", "cast it first"
+                node, "E_TYPE", f"there is no {self.source.written(node)} of {in_words(arg.type)}", "cast it first"
             )
 
     def _count_rows(self, node: exp.Expr, items: list[exp.Expr], given: exp.Distinct, test: Expr | None) -> _Slot:

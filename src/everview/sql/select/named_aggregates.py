@@ -16,6 +16,7 @@ from everview.expr import common_types, functions
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.sql.folds import PAIRS, Folding
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select.sort_keys import sort_keys
 from everview.types import FLOAT, INT, DataType
 
@@ -146,7 +147,7 @@ def _check_types(call: Given, args: tuple[Expr, ...], grouped: Grouped) -> None:
     else:
         good = types[-1].kind in common_types.ORDERED and (len(types) == 1 or types[0].kind in common_types.ORDERED)
     if not good:
-        said = ", ".join(map(repr, types))
+        said = ", ".join(map(in_words, types))
         raise grouped.source.error(
             call.node, "E_TYPE", f"there is no {_written(call, grouped)} of {said}", "cast it first"
         )

@@ -12,6 +12,7 @@ from everview.expr.nodes import Literal
 from everview.plan import joins
 from everview.plan.nodes import Node, Project
 from everview.sql.scalar import constants
+from everview.sql.scalar.type_names import in_words
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def unified(compiler: Compiler, rows: Sequence[Node], at: exp.Expr) -> list[Node
             raise compiler.source.error(
                 at,
                 "E_TYPE",
-                f"column {i + 1} is {' and '.join(repr(t) for t in dict.fromkeys(types))}",
+                f"column {i + 1} is {' and '.join(dict.fromkeys(map(in_words, types)))}",
                 "cast one side",
             )
         columns.append(common)

@@ -182,9 +182,10 @@ class Scope:
             return self.source.error(column, "E_TABLE", f"there is no table {full} in this query", hint)
         names = [f.name for f in fields if not column.table or f.table.lower() == column.table.lower()]
         named = f"{column.table}.{column.name}" if column.table else column.name
-        return self.source.error(
-            column, "E_COLUMN", f"there is no column {named}", did_you_mean(column.name.lower(), names)
-        )
+        hint = did_you_mean(column.name.lower(), names)
+        if column.this.args.get("quoted") and "did you mean" not in hint:
+            hint = f"a text has single quotes: '{column.name}'"
+        return self.source.error(column, "E_COLUMN", f"there is no column {named}", hint)
 
 
 def columns_of(scope: Scope, name: exp.Column) -> list[int]:

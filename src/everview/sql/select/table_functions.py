@@ -18,6 +18,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
 from everview.sql.scalar import array_forms, calls, constants, json_forms
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text import dialects
 from everview.sql.text.annotations import SESSION
 from everview.sql.text.call_names import TABLES
@@ -144,7 +145,7 @@ def _series(call: TableCall, scalars: Scalars) -> Bound:
     given = [first, second, *([scalars.bind(step)] if step is not None else [])]
     kinds = {g.type.kind for g in given if not _is_null(g)}
     if not kinds <= {"int", "decimal"}:
-        said = ", ".join(repr(g.type) for g in given)
+        said = ", ".join(in_words(g.type) for g in given)
         raise scalars.source.error(
             call.node, "E_TYPE", f"there is no {call.name} of {said}", "numbers, or timestamps and an interval"
         )
@@ -186,7 +187,7 @@ def _range(call: TableCall, scalars: Scalars) -> Bound:
     args = tuple(scalars.bind(a) for a in call.args)
     for arg, at in zip(args, call.args, strict=True):
         if arg.type.kind != "int":
-            raise scalars.source.error(at, "E_TYPE", f"range takes whole numbers, not {arg.type!r}")
+            raise scalars.source.error(at, "E_TYPE", f"range takes whole numbers, not {in_words(arg.type)}")
     return Bound(args, Unfolding("range", 0), (INT,), (call.name,))
 
 
@@ -213,7 +214,7 @@ def _arrays(call: TableCall, scalars: Scalars) -> Bound:
     args = tuple(array_forms.flattened(scalars, scalars.bind(a)) for a in call.args)
     for arg, at in zip(args, call.args, strict=True):
         if str(arg.type.kind) != "array":
-            raise scalars.source.error(at, "E_TYPE", f"unnest takes arrays, not {arg.type!r}", "ARRAY[...]")
+            raise scalars.source.error(at, "E_TYPE", f"unnest takes arrays, not {in_words(arg.type)}", "ARRAY[...]")
     types = tuple(a.type.items[0].optional() for a in args)
     names = (call.name,) * len(args)
     return Bound(args, Unfolding("unnest", 0, columns=len(args)), types, names)
@@ -229,7 +230,7 @@ def _explode(call: TableCall, scalars: Scalars) -> Bound:
         types = tuple(a.type.items[0].optional() for a in args)
         return Bound(args, Unfolding("unnest", 0, columns=2), types, ("key", "value"))
     if given.type.kind != "array":
-        what = f"explode takes an array or a map, not {given.type!r}"
+        what = f"explode takes an array or a map, not {in_words(given.type)}"
         raise scalars.source.error(call.args[0], "E_TYPE", what)
     return Bound((given,), Unfolding("unnest", 0), (given.type.items[0].optional(),), ("col",))
 
@@ -239,7 +240,7 @@ def _texts(call: TableCall, scalars: Scalars, low: int, nullable: bool) -> Bound
     args = tuple(scalars.bind(a) for a in call.args)
     for arg, at in zip(args, call.args, strict=True):
         if arg.type.kind != "str" and not _is_null(arg):
-            raise scalars.source.error(at, "E_TYPE", f"{call.name} takes texts, not {arg.type!r}")
+            raise scalars.source.error(at, "E_TYPE", f"{call.name} takes texts, not {in_words(arg.type)}")
     calls.check_constants(call.name, list(args), call.node, scalars)
     typed = tuple(Literal(STR.optional(), None) if _is_null(a) else a for a in args)
     made = STR.optional(nullable and len(args) == 3)

@@ -30,6 +30,7 @@ from everview.session.changes.defaults import DEFAULT
 from everview.session.clock.lookups import LookupJoin
 from everview.session.clock.watermarks import Watermark
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select import asof
 from everview.sql.select.base_tables import base_table, over_table, rebuilt
 from everview.sql.select.conditions import conjuncts, outer_join, split
@@ -107,7 +108,7 @@ def moment(version: exp.Expr, clause: FromClause, right: Relation, left: Relatio
         raise source.error(
             version.expression,
             "E_TYPE",
-            f"a table is as of a date or timestamp, not {bound.type!r}",
+            f"a table is as of a date or timestamp, not {in_words(bound.type)}",
             "write a column of the left, or PROCTIME()",
         )
     time = versions(clause.compiler, right, version)

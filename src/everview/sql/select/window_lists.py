@@ -17,6 +17,7 @@ from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
 from everview.plan.windows import WindowKind
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text.call_names import LISTS
 from everview.types import BOOL, INT, JSON, STR, DataType, array
 
@@ -76,7 +77,7 @@ def _text(node: exp.GroupConcat, test: Expr | None, scalars: Scalars) -> Listed:
     scalars.source.only(node, "this", "separator")
     value = scalars.bind(node.this)
     if value.type.kind != "str":
-        what = f"there is no {scalars.source.written(node)} of {value.type!r}"
+        what = f"there is no {scalars.source.written(node)} of {in_words(value.type)}"
         raise scalars.source.error(node, "E_TYPE", what, "cast it first")
     separator = scalars.bind(node.args["separator"]) if node.args.get("separator") else Literal(STR, ",")
     if not isinstance(separator, Literal) or separator.type.kind != "str" or separator.value is None:

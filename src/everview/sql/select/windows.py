@@ -25,6 +25,7 @@ from everview.plan import joins
 from everview.plan.windows import TO_PEERS, WHOLE, Frame, Window, WindowCall, WindowKind
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select import exact_sums, window_lists
 from everview.sql.select.scopes import Relation, Scope, columns_of
 from everview.sql.select.sort_keys import sort_keys
@@ -183,7 +184,7 @@ class Windows:
         for ordered in node.args["order"].expressions if node.args.get("order") else []:
             key = self.scalars.bind(ordered.this)
             if key.type.kind not in common_types.ORDERED:
-                raise self.source.error(ordered, "E_TYPE", f"{key.type!r} has no order")
+                raise self.source.error(ordered, "E_TYPE", f"{in_words(key.type)} has no order")
             order += sort_keys(joins.canonical(key), ordered)
         constant = [e for e, _ in order if isinstance(e, Constant)]
         return tuple(partition), tuple((e, down) for e, down in order if e not in constant)
@@ -225,21 +226,27 @@ class Windows:
         if isinstance(given, exp.Interval):
             months, microseconds = constants.interval(given, self.source)
             if months or declared.kind not in ("date", "timestamp"):
-                raise self.source.refuse(given, f"this interval is not a distance between values of {declared!r}")
+                raise self.source.refuse(
+                    given, f"this interval is not a distance between values of {in_words(declared)}"
+                )
             if declared.kind == "date" and microseconds % constants.DAY:
                 raise self.source.refuse(given, "dates are whole days apart", "order by a timestamp")
             return microseconds // constants.DAY if declared.kind == "date" else microseconds
         value = self.scalars.bind(given)
         if not isinstance(value, Constant) or value.value is None or declared.kind not in common_types.NUMBERS:
-            raise self.source.error(given, "E_LITERAL", f"a distance between values of {declared!r} is a constant")
+            raise self.source.error(
+                given, "E_LITERAL", f"a distance between values of {in_words(declared)} is a constant"
+            )
         if value.type.kind not in common_types.NUMBERS:
-            what = f"{value.type!r} is not a distance between values of {declared!r}"
+            what = f"{in_words(value.type)} is not a distance between values of {in_words(declared)}"
             raise self.source.error(given, "E_TYPE", what, "write a number")
         if declared.kind == "float":
             return float(value.value)
         scaled = value.value * 10**declared.scale
         if scaled != int(scaled):
-            raise self.source.error(given, "E_TYPE", f"{value.value} is not a distance between values of {declared!r}")
+            raise self.source.error(
+                given, "E_TYPE", f"{value.value} is not a distance between values of {in_words(declared)}"
+            )
         return int(scaled)
 
     def _constant(self, node: exp.Expr, what: str) -> int:
@@ -315,7 +322,9 @@ class Windows:
             default = self.scalars.coerced(self.scalars.bind(node.args["default"]), arg, node.args["default"])
             common = common_types.common_type([arg.type, default.type])
             if common is None:
-                raise self.source.error(node, "E_TYPE", f"{arg.type!r} and {default.type!r} have no type in common")
+                raise self.source.error(
+                    node, "E_TYPE", f"{in_words(arg.type)} and {in_words(default.type)} have no type in common"
+                )
             arg, default = functions.cast(arg, common), functions.cast(default, common)
         nullable = default is None or arg.type.nullable or default.type.nullable
         return _Wanted(kind, arg.type.optional(nullable), arg, WHOLE, number, default)
@@ -345,7 +354,7 @@ class Windows:
             wanted = frozenset({"bool"})
         if arg.type.kind not in wanted:
             name = self.source.written(node)
-            raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
+            raise self.source.error(node, "E_TYPE", f"there is no {name} of {in_words(arg.type)}", "cast it first")
         made = FLOAT if kind == "avg" else replace(arg.type, width=0) if kind == "sum" else arg.type
         return _Wanted(kind, made.optional(arg.type.nullable or not _has_itself(frame)), arg, frame)
 
@@ -367,7 +376,7 @@ class Windows:
             arg = make("case", self.scalars.condition(condition), arg, Constant(INT.optional(), None))
         if arg.type.kind not in common_types.NUMBERS | {"numeric"}:
             name = self.source.written(node)
-            raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
+            raise self.source.error(node, "E_TYPE", f"there is no {name} of {in_words(arg.type)}", "cast it first")
         value, summed, put = moment(type(node), joins.canonical(arg), self.source.dialect)
         nullable = value.type.nullable or not _has_itself(frame)
         count = _Wanted("count", INT, value if value.type.nullable else None, frame)

@@ -18,6 +18,8 @@ from sqlglot import Token, exp
 from sqlglot.errors import TokenError
 
 from everview.errors import EverviewError, PlanError
+from everview.expr.functions import NoCast, WrongTypes
+from everview.sql.scalar.type_names import in_words
 from everview.sql.text.annotations import Notes
 from everview.types import DataType
 
@@ -75,6 +77,16 @@ def _excerpt(text: str, line: int, column: int) -> list[str]:
     blank = min(len(shown) - len(shown.lstrip()), column - 1 - start)
     return [shown[blank:], " " * (column - 1 - start - blank) + "^"] if shown.strip() else []
 
+
+SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "/", "mod": "%", "pow": "^", "neg": "-", "not": "NOT",
+    "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE",
+    "concat": "||", "json_concat": "||", "array_concat": "||", "band": "&", "bor": "|", "bxor": "#", "bnot": "~",
+    "bshl": "<<", "bshr": ">>", "json_get": "->", "json_get_text": "->>", "json_path": "#>", "json_path_text": "#>>",
+    "json_contains": "@>", "array_contains": "@>", "array_overlaps": "&&", "json_has": "?", "json_has_any": "?|",
+    "json_has_all": "?&", "json_delete": "-", "json_delete_path": "#-", "startswith": "^@", "abs": "@", "sqrt": "|/",
+}  # fmt: skip
+"""Functions that are also written as operators, which is how errors show them then."""
 
 _CLAUSES = [
     [w] for w in ["FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "AS", "UNION", "THEN", "ON", "AND", "OR"]
@@ -218,7 +230,24 @@ class Source:
         if isinstance(error, SqlError):
             return error
         hint = "cast one of them: CAST(x AS type)" if ".cast(" in error.hint else error.hint
-        return self.error(at, error.code, error.message, hint)
+        message = self._applied(error, at) if isinstance(error, WrongTypes) else error.message
+        if isinstance(error, NoCast):
+            hint = "cast it to text first" if "UDF" in hint else hint
+            message = "{} cannot be cast to {}".format(*map(in_words, error.types))
+        return self.error(at, error.code, message, hint)
+
+    def _applied(self, error: WrongTypes, at: exp.Expr) -> str:
+        """That an operator or a function does not take such values, as they are written."""
+        given = [in_words(t) for t in error.types]
+        sign = SIGNS.get(error.function)
+        if sign is not None and "start" not in at.meta and len(given) < 3:
+            return f"{f' {sign} '.join(given) if len(given) == 2 else f'{sign} {given[0]}'} does not exist"
+        return f"{self._called(error.function, at)}({', '.join(given)}) does not exist"
+
+    def _called(self, function: str, at: exp.Expr) -> str:
+        """The name by which a function was called, if that is known."""
+        start = at.meta.get("start")
+        return next((t.text.lower() for t in self.tokens if t.start == start and t.text.isidentifier()), function)
 
 
 QUERY = "reads tables"

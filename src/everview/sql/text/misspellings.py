@@ -98,6 +98,8 @@ def explained(error: SqlError, source: Source, reads: Callable[[str], bool] | No
         return error
     if "did you mean" in error.hint or error.hint == STRAY_COMMA:
         return error
+    if error.code == "E_TYPE" and not error.message.endswith(" no type"):
+        return error  # the word at its place was understood, as a column of another type
     at = source.offset(error.line, error.column)
     word = before_join(source) or of_merge(source) if error.code in _OF_NAMES else None
     if word is None:

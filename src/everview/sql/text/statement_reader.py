@@ -514,9 +514,10 @@ def _incomplete(kind: str, before: Sequence[str]) -> str:
     for i in range(len(before) - 1, 0, -1):
         depth += (before[i] == ")") - (before[i] == "(")
         if depth < 0:
-            return (
-                f"a part of {before[i - 1].upper()} is missing" if before[i - 1].isidentifier() else "a part is missing"
-            )
+            name = before[i - 1]
+            if name.isidentifier() and name.upper() not in keywords.KEYWORDS:
+                return f"{name} lacks an argument"
+            return f"a part of {name.upper()} is missing" if name.isidentifier() else "a part is missing"
     known = kind.upper() in keywords.KEYWORDS and kind != "Add"  # which is a plus sign
     return f"a part of {kind.upper()} is missing" if known else "a part is missing"
 
@@ -543,6 +544,9 @@ def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
     what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
     what = re.sub(r" but got <Token.*", "", what)
     before = [t.text for t in source.tokens if source.line_and_column(t.start) < (line, at)]
+    if before and before[-1].upper() in ("GROUP", "ORDER", "PARTITION"):
+        said = f"BY is missing after {before[-1].upper()}"
+        return source.error_at(source.offset(line, at), "E_SYNTAX", said, f"{before[-1].upper()} BY {near}")
     what = re.sub(
         r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", lambda m: _incomplete(m[1], before), what
     )
