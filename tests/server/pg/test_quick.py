@@ -99,6 +99,35 @@ def test_indexes_tables_and_views_that_go(kv: Running) -> None:
             db.execute(text, (3,))
 
 
+def test_a_look_up_means_what_the_search_path_says_now(kv: Running) -> None:
+    """A prepared look-up is bound again when another table has its name: by SET search_path, or because one is made."""
+    kv.do(lambda db: db.sql("CREATE SCHEMA s; CREATE TABLE s.other (k int)"))
+    with connect(kv) as db:
+
+        def asked() -> Any:
+            found = [db.execute(LOOK, (1,)).fetchall() for _ in range(4)]
+            assert found == found[:1] * 4
+            return found[0]
+
+        assert asked() == [("v1", 1)]
+        db.execute("SET search_path = s, public")
+        assert asked() == [("v1", 1)]
+        kv.do(lambda db: db.sql("CREATE TABLE s.kv (k int PRIMARY KEY, v text); INSERT INTO s.kv VALUES (1, 'of s')"))
+        assert asked() == [("of s", 1)]
+        db.execute("SET search_path = public")
+        assert asked() == [("v1", 1)]
+        with db.transaction():
+            db.execute("SET LOCAL search_path = s")
+            assert asked() == [("of s", 1)]
+        assert asked() == [("v1", 1)]
+        kv.do(lambda db: db.sql("CREATE TABLE elsewhere (x int); CREATE ROLE somebody"))
+        assert asked() == [("v1", 1)]
+        assert any(way(kv)), "it is a look-up again"
+        kv.do(lambda db: db.sql("DROP TABLE kv CASCADE; CREATE TABLE kv (k int PRIMARY KEY, v float)"))
+        with pytest.raises(psycopg.Error):
+            asked()
+
+
 def test_rows_that_are_there_twice_come_twice(kv: Running) -> None:
     text = "CREATE TABLE bag (x int); CREATE INDEX bag_x ON bag (x); INSERT INTO bag VALUES (1), (1), (2)"
     kv.do(lambda s: s.sql(text))

@@ -221,13 +221,15 @@ class Work:
         `beside`: it is a query that sees what everybody sees, and may be looked at beside a step.
         """
 
+        path = self.settings.path_text
+
         def look() -> tuple[Given, Shape | None, Quick | None]:
             return self._within(session, bound, apart=beside)
 
         def bound(sql: Statements) -> tuple[Given, Shape | None, Quick | None]:
             given, shape = parameters.bound(sql, text, types)
             known = shape is not None and not self.defined
-            return given, shape, quick(sql, session, text, given) if known else None
+            return given, shape, quick(sql, session, text, given, path) if known else None
 
         return concurrent_reads.looked(core_of(session), look) if beside else look()
 

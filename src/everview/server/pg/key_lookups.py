@@ -60,35 +60,40 @@ class Quick:
     """the parameters in the index's order, and how their values become codes"""
     outputs: tuple[int, ...]
     result: Codec
-    allowed: tuple[int, Principal | None]
-    """for whom it was prepared, and which rights there were: any change of those has it bound again"""
+    bound_for: tuple[int, int, Principal | None, str]
+    """which rights and definitions there were, for whom it was bound, and on which search path: after any change of
+    those it may read another table, so it is bound again"""
     room: Room
     """where the kernel puts rows"""
 
-    def answer(self, given: Given, who: Principal | None) -> Result | None:
+    def answer(self, given: Given, who: Principal | None, path: str) -> Result | None:
         """The rows, for whoever asks; None if this is not the way, or not now: a step is under way."""
         values = given.values or {}
-        codes = self.found([values.get(name) for name, _ in self.encoders], who)
+        codes = self.found([values.get(name) for name, _ in self.encoders], who, path)
         return None if codes is None else Result(self.result, codes)
 
-    def found(self, values: Sequence[Any], who: Principal | None) -> np.ndarray | None:
+    def found(self, values: Sequence[Any], who: Principal | None, path: str) -> np.ndarray | None:
         """The same as codes, by values in the order of the encoders."""
         core = self.core
         if any(v is None for v in values):
             return None
         if not core.lock.acquire(blocking=False):
-            found: np.ndarray | None = concurrent_reads.visited(core, lambda: self._beside(values, who))
+            found: np.ndarray | None = concurrent_reads.visited(core, lambda: self._beside(values, who, path))
             return found
         try:
             if core.unsettled or core.stop is not None or core.transactions.queued:
                 return None
-            return self._read(values) if self._fit(who) else None
+            return self._read(values) if self._fit(who, path) else None
         finally:
             core.lock.release()
 
-    def _fit(self, who: Principal | None) -> bool:
+    def is_stale(self, who: Principal | None, path: str) -> bool:
+        """Whether it must be bound again."""
+        return (self.core.access.version, self.core.catalog.meaning, who, path) != self.bound_for
+
+    def _fit(self, who: Principal | None, path: str) -> bool:
         core, relation = self.core, relation_of(self.of)
-        if core.closed or (core.access.version, who) != self.allowed:
+        if core.closed or self.is_stale(who, path):
             return False
         if relation.dropped or relation.codec is not self.codec:
             return False
@@ -100,7 +105,7 @@ class Quick:
         start = self._start(values)
         return self._wanted(*read_codes(self.core.runtime, self.arrangement, start, self.core.runtime.dataflow.time))
 
-    def few(self, start: Sequence[int], who: Principal | None) -> list[int] | None:
+    def few(self, start: Sequence[int], who: Principal | None, path: str) -> list[int] | None:
         """A few rows by the codes of the key, one after the other: their codes in the index's order, and how often each
         is there. None if this is not the way, or not now, or there are more rows.
         """
@@ -108,15 +113,15 @@ class Quick:
         if not core.lock.acquire(blocking=False):
             return None
         try:
-            if core.unsettled or core.stop is not None or core.transactions.queued or not self._fit(who):
+            if core.unsettled or core.stop is not None or core.transactions.queued or not self._fit(who, path):
                 return None
             return self.room.find(start, core.runtime.dataflow.time)
         finally:
             core.lock.release()
 
-    def _beside(self, values: Sequence[Any], who: Principal | None) -> np.ndarray | None:
+    def _beside(self, values: Sequence[Any], who: Principal | None, path: str) -> np.ndarray | None:
         """The same as a guest of the step under way."""
-        if not self._fit(who):
+        if not self._fit(who, path):
             return None
         return self._wanted(*concurrent_reads.keyed(self.core, self.arrangement, self._start(values)))
 
@@ -128,9 +133,10 @@ class Quick:
         return np.ascontiguousarray(repeated(codes, counts))
 
 
-def quick(sql: Statements, session: Session, text: str, given: Given) -> Quick | None:
+def quick(sql: Statements, session: Session, text: str, given: Given, path: str) -> Quick | None:
     """A statement as a look-up, if it is one; on the engine's thread, nothing is done."""
     core = core_of(session)
+    bound_for = core.access.version, core.catalog.meaning, WHO.get(), path
     samples = {name: _SAMPLES.get(t.kind) for name, t in given.known.items()}
     if not samples or any(v is None for v in samples.values()) or not isinstance(core.runtime, EmbeddedRuntime):
         return None
@@ -145,7 +151,7 @@ def quick(sql: Statements, session: Session, text: str, given: Given) -> Quick |
     if not isinstance(node, statement_reader.QUERIES):
         return None
     query, _ = consumed_parts.whole(node, source, lambda: sql.bound(node, source))
-    return _recognised(core, query, marked)
+    return _recognised(core, query, marked, bound_for)
 
 
 class Marked(Given):
@@ -164,7 +170,9 @@ class Marked(Given):
         return found
 
 
-def _recognised(core: Core, query: Query, marked: Marked) -> Quick | None:
+def _recognised(
+    core: Core, query: Query, marked: Marked, bound_for: tuple[int, int, Principal | None, str]
+) -> Quick | None:
     node = query.node
     if query.order or query.context or query.width != len(node.types):
         return None
@@ -186,8 +194,7 @@ def _recognised(core: Core, query: Query, marked: Marked) -> Quick | None:
     types = relation.codec.types
     encoders = tuple((given[c], encoder(types[c], core.interner)) for c in arrangement.order[: len(given)])
     result = Codec(tuple(types[c] for c in outputs), tuple(query.names), core.interner)
-    allowed = core.access.version, WHO.get()
-    return Quick(core, of, relation.codec, arrangement, encoders, tuple(outputs), result, allowed, Room(arrangement))
+    return Quick(core, of, relation.codec, arrangement, encoders, tuple(outputs), result, bound_for, Room(arrangement))
 
 
 def _contents(core: Core) -> dict[plan.Node, Subscribable]:

@@ -109,14 +109,15 @@ def _again(client: Client, shape: Shape, data: bytes | bytearray, at: int) -> tu
         values.append(data[place - size : place])
     if not data.startswith(shape.tail, place) or _SIZE.unpack_from(data, at + 1)[0] != place + shape.results - at - 1:
         return None
-    if client.prepared.get(shape.statement) is not shape.prepared or client.settings.zone != shape.zone:
+    known = client.prepared.get(shape.statement)
+    if known is not shape.prepared or known.quick is not way.quick or client.settings.zone != shape.zone:
         client.shapes.remove(shape)
         return None
     if client.work.isolation != READ_COMMITTED:
         return None
     quick = way.quick
     try:
-        codes = quick.few([code(values[which]) for which, code in way.coded], client.who)
+        codes = quick.few([code(values[which]) for which, code in way.coded], client.who, client.settings.path_text)
     except EverviewError:
         return None  # the long way says what is wrong
     if codes is None or client.settings.news():
@@ -189,7 +190,7 @@ def _rows(client: Client, bind: Bind) -> tuple[Way, int, bytes] | None:
         if value is None:
             return None
         values.append(read(value))
-    codes = way.quick.found(values, client.who)
+    codes = way.quick.found(values, client.who, client.settings.path_text)
     if codes is None or codes.shape[1] > ENCODED_ROWS:
         return None
     return way, codes.shape[1], way.write(way.quick.result.decode_rows(codes))

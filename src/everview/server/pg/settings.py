@@ -179,6 +179,11 @@ class Settings:
         return self._values["timezone"]
 
     @property
+    def path_text(self) -> str:
+        """The search path as it was written."""
+        return self._values["search_path"]
+
+    @property
     def path(self) -> list[str]:
         """The schemas that names are looked for in."""
         return [p.strip().strip('"') for p in self._values["search_path"].split(",") if p.strip()]

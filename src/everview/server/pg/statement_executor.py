@@ -7,11 +7,12 @@ result. COPY and SUBSCRIBE exchange messages while they run, so they are not pla
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from everview.errors import did_you_mean
+from everview.errors import EverviewError, did_you_mean
 from everview.expr.text_conversion import zone_of
 from everview.server.pg import copy_protocol, cursors, subscribe_statements
 from everview.server.pg.answers import Answer, Column, columns_of
@@ -115,8 +116,11 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     """Do a statement, and give its answer."""
     command = found.command
     client.check_open(command)
-    if found.quick is not None and client.work.plain:
-        rows = found.quick.answer(given, client.who)
+    quick = found.quick if client.work.plain else None
+    if quick is not None and quick.is_stale(client.who, client.settings.path_text):
+        quick = await _looked_again(client, found)
+    if quick is not None:
+        rows = quick.answer(given, client.who, client.settings.path_text)
         if rows is not None:
             return Answer.of_result(rows, f"SELECT {len(rows)}")
     special = _COMMANDS.get(command.first)
@@ -142,6 +146,16 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     answer = Answer.of_result(outcome.rows, tag_of(command, len(outcome.rows), outcome.affected))
     _check_same(found.columns, answer.columns)
     return answer
+
+
+async def _looked_again(client: Client, found: Prepared) -> Quick | None:
+    """Bind a look-up again, because the same text may mean another table now."""
+    found.quick = None
+    found.ways.clear()
+    with contextlib.suppress(EverviewError):  # executing it says what is wrong
+        _, columns, way = await _looked(client, found.command, found.text, dict(found.given.known))
+        found.quick = way if columns == found.columns else None
+    return found.quick
 
 
 async def _outcome(client: Client, found: Prepared, values: Given | None) -> Outcome:
