@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 import everview as ev
+from everview.session.rights.principal import Principal, acting
 from tests.sql.postgres import Postgres
 
 MOMENTS = ["2024-01-31 10:07+02", "2024-03-31 00:59:59.5+00", "2024-11-03 05:30+00", "1969-12-31 23:00-05"]
@@ -53,3 +54,30 @@ def test_to_timestamp_is_an_instant(postgres: Postgres, zone: str) -> None:
     for run in (db.sql, postgres.run):
         run("INSERT INTO e VALUES (0, '2024-07-01 12:00'), (1719831599.5, '2024-01-31 23:59'), (NULL, NULL)")
     assert Counter(db["v"].rows()) == Counter(postgres.rows(query))
+
+
+def test_every_way_to_ask_reads_moments_in_the_zone(postgres: Postgres) -> None:
+    """SUBSCRIBE, prepared queries and functions took UTC, and did not know types that were created."""
+    query = "SELECT ts::date::text AS d, ts::text AS x FROM t WHERE ts < '2020-01-01 05:00'"
+    function = "CREATE FUNCTION shown(a timestamptz) RETURNS text LANGUAGE sql AS 'SELECT a::text'"
+    with ev.connect() as db:
+        for run in (db.sql, postgres.run):
+            run("CREATE TABLE t (ts timestamptz)")
+            run("INSERT INTO t VALUES ('2020-01-01 00:00+00'), ('2020-01-01 09:00+00'), ('2020-01-01 12:00+00')")
+            run("SET TIME ZONE 'America/New_York'")
+            run(function)
+        expected = Counter(postgres.rows(query))
+        assert len(expected) == 2
+        assert Counter(db.sql(query).rows()) == expected
+        told = db.sql(f"SUBSCRIBE TO ({query})")
+        db.sql("CREATE ROLE app LOGIN; GRANT SELECT ON t TO app")
+        with acting(Principal("app")):
+            theirs = db.sql(f"SUBSCRIBE TO ({query})")
+        for one in (told, theirs):
+            assert Counter(row for batch in one for row, _ in batch.rows()) == expected
+        prepared = db.prepare("p", query.replace("WHERE", "WHERE $k = 1 AND"))
+        assert Counter(prepared(1).rows()) == expected
+        assert Counter(db.sql("SELECT shown(ts) FROM t").rows()) == Counter(postgres.rows("SELECT shown(ts) FROM t"))
+        db.sql("CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TABLE m (x text); INSERT INTO m VALUES ('glad')")
+        told = db.sql("SUBSCRIBE TO (SELECT x::mood AS y FROM m)")
+        assert [batch.rows() for batch in told] == [[(("glad",), 1)]]

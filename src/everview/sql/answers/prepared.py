@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from everview.sql.text.error_positions import Source, SqlError
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
+    from everview.session.core import Core
     from everview.session.session import Session
     from everview.session.table import Table
     from everview.session.view import View
@@ -65,7 +67,7 @@ class Prepared:
         if name not in core.catalog.redeclarable:
             core.catalog.check_new(name)
         spoken = getattr(core_of(session).attached.get("sql"), "dialect", DEFAULT)
-        source, node = _one_query(text, spoken)
+        source, node = _one_query(core, text, spoken)
         self._types = consumed_parts.whole(node, source, lambda: _types(session, source, node))
         there = {*core.catalog.tables}
         self._values = self._table()
@@ -202,11 +204,11 @@ class Prepared:
         return compiler.query(node, {}, compiler.parameters.place(relation_of(self._values).node, source))
 
 
-def _one_query(text: str, dialect: str) -> tuple[Source, exp.Expr]:
+def _one_query(core: Core, text: str, dialect: str) -> tuple[Source, exp.Expr]:
     found = list(statement_reader.statements(text, lambda: dialect))
     if len(found) != 1:
         raise SqlError("E_SYNTAX", f"one query is prepared, not {len(found)}", "", 1, 1)
-    source = found[0].source()
+    source = replace(found[0].source(), zone=core.zone, types=core.types)
     node = statement_reader.parsed(source)
     if not isinstance(node, exp.Query) or found[0].notes.definitions or found[0].notes.as_of is not None:
         raise source.refuse(node, "only queries of the present can be prepared")

@@ -280,7 +280,7 @@ def _check_name(sql: Statements, name: str, token: Token, replaced: bool, source
 def _check(sql: Statements, made: FunctionMade, reader: _Reader, body_at: int) -> None:
     """Bind the body once, so that its errors are reported now, with their position in the statement."""
     text = re.sub(r"[^\n]", " ", reader.source.text[: max(body_at, 0)]) + made.body
-    source = Source(text, dialect=made.dialect)
+    source = Source(text, dialect=made.dialect, zone=sql.core.zone, types=sql.core.types)
     compiler = sql.compiler(source)
     types = tuple(data_type(kind) for _, kind in made.parameters)
     scope = Scope(_parameter_relation(made, plan.Table(-1, types or (INT,))), source)
@@ -376,7 +376,7 @@ def inlined(node: exp.Anonymous, made: FunctionMade, scalars: Scalars) -> Expr:
         )
     ]
     compiler.called[made.name] = None
-    source = Source(made.body, dialect=made.dialect)
+    source = Source(made.body, dialect=made.dialect, zone=outside.zone, types=outside.types)
     tree = statement_reader.parsed(source)
     mark(tree, compiler.core.catalog)
     before = compiler.inlining

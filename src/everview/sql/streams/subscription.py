@@ -105,7 +105,7 @@ def subscribe(sql: Statements, statement: statement_reader.Statement) -> Subscri
         return Subscription(shared_queries.of_name(sql, name), snapshot=snapshot)
     start = statement.text.index("(")
     blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
-    source = Source(blank + query, statement.notes, dialect=statement.dialect)
+    source = Source(blank + query, statement.notes, dialect=statement.dialect, zone=sql.core.zone, types=sql.core.types)
     if sql.core.access.acting() is not None:
         return Subscription(shared_queries.of_query(sql, source), snapshot=snapshot)
     sql.subscriptions += 1
