@@ -71,6 +71,16 @@ def test_a_condition_costs_the_pairs_that_it_is_tested_on() -> None:
     assert [three.is_screened(*sides) for sides in ((1, 2), (3, 4), (1, 6), (2, 4))] == [True, False, True, False]
 
 
+def test_a_join_keeps_no_more_rows_than_its_relations_have_of_what_is_read() -> None:
+    """Joined with a dimension whose column nobody reads on, 256 facts are 256 rows, with weights: not 1,024."""
+    values = dict.fromkeys((1, 2, 4), 6 * UNIT)
+    fact = Relation("fact", 7, 8 * UNIT, 8 * UNIT, values)
+    dimension = Relation("dimension", 2, 8 * UNIT, 8 * UNIT, {2: 6 * UNIT})
+    given = Problem((fact, dimension), forgotten={2: 3})
+    assert Model(given).size(3) == 10 * UNIT
+    assert Model(given).held(3) == 8 * UNIT
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_best_plan_is_the_cheapest_there_is(shape: str, optimiser: Pruned) -> None:
     rng = random.Random(shape)

@@ -5,8 +5,8 @@ exist already, and for *work per change* as long as it lives:
 
     size(E)      rows of a join E: the product of its relations' rows, divided for every variable by the numbers of
                  values that all its relations but the one with the fewest have; times observed corrections
-    span(E)      the number of combined values of the variables of E still read: equal rows are one row with a
-                 weight, so no more are kept, nor changed by one change
+    span(E)      the number of combined values of the variables of E still read, of each relation's at most as many as
+                 it has rows: equal rows are one row with a weight, so no more are kept, nor changed by one change
     flow(E)      changes of E: each change of a relation r meets size(E) / rows(r) rows of the others; but what one
                  transaction does to a row is one change, so a transaction makes at most span(E) of them
     state(E)     words of E: its rows times the width of a row
@@ -66,9 +66,12 @@ class Model:
         return max(log, 0)
 
     def _span(self, mask: int) -> int:
-        members = list(self.problem.members(mask))
-        read = bits(self.problem.still_read(mask))
-        return sum(min(r.values[variable] for r in members if variable & r.variables) for variable in read)
+        members, left, log = list(self.problem.members(mask)), self.problem.still_read(mask), 0
+        for relation in members:  # a variable of several counts with the first
+            mine, left = left & relation.variables, left & ~relation.variables
+            several = sum(min(r.values[v] for r in members if v & r.variables) for v in bits(mine))
+            log += min(several, relation.rows)
+        return log
 
     def _flow(self, mask: int) -> int:
         size, span = self.size(mask), self.span(mask)

@@ -46,6 +46,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "factor": ("q", "e", "log"),
     "steps": ("q", "log"),
     "index": ("q", "m", "k", "n"),
+    "variable": ("q", "r", "v"),
     "forgotten": ("q", "v", "m"),
     "condition": ("q", "v"),
     "whole": ("q", "e"),
@@ -87,7 +88,10 @@ spread(Q, E, V, A - B, B) :- member(Q, E, R), values(Q, R, V, D), A = sum(D), B 
 matching(Q, E, sum(D)) :- spread(Q, E, _, D, _).
 unread(Q, E, V) :- forgotten(Q, V, M), connected(Q, E, _), M band E = M.
 wide(Q, E, B, V) :- spread(Q, E, V, _, B), not unread(Q, E, V).
-span(Q, E, S) :- connected(Q, E, _), S = sum B : { wide(Q, E, B, _) }.
+first(Q, E, V, min(R)) :- member(Q, E, R), variable(Q, R, V).
+several(Q, E, R, sum(B)) :- wide(Q, E, B, V), first(Q, E, V, R).
+span_of(Q, E, R, least(B, L)) :- several(Q, E, R, B), rows(Q, R, L).
+span(Q, E, S) :- connected(Q, E, _), S = sum B : { span_of(Q, E, _, B) }.
 part_of(Q, S, E) :- connected(Q, S, _), connected(Q, E, _), S band E = S.
 correction(Q, E, sum(F)) :- factor(Q, S, F), part_of(Q, S, E).
 size(Q, E, greatest(T - D + X, 0)) :- together(Q, E, T), matching(Q, E, D), correction(Q, E, X).
@@ -354,6 +358,7 @@ def _facts(problem: Problem) -> dict[str, Iterable[tuple[Any, ...]]]:
         "factor": list({**no_corrections, **problem.factors}.items()),
         "steps": [(problem.steps,)],
         "index": [(1 << r, *index) for r, of in relations for index in sorted(of.indexes)],
+        "variable": [(r, v) for r, of in relations for v in bits(of.variables)],
         "forgotten": list(problem.forgotten.items()),
         "condition": [(v,) for v in sorted(problem.conditions)],
         "whole": [(problem.whole,)],
