@@ -85,7 +85,8 @@ def _counted(rows: int, transactions: int = 1, committed: bool = True, error: st
 
 def _noting(core: Core, step: Step, note: Callable[[tuple[Any, ...]], None]) -> Step:
     """A step that is noted. Every single change passes here, so it is a closure, which takes a third of the time of a
-    method, and it only notes what is at hand. Of a single change that is the number of its rows alone.
+    method, and of a single transaction it only notes what is at hand: the rows of each table it changes. Iterating
+    over these is faster than looking whether there is one.
     """
     clock, runtime = time.perf_counter, core.runtime
 
@@ -93,15 +94,12 @@ def _noting(core: Core, step: Step, note: Callable[[tuple[Any, ...]], None]) -> 
         start = clock()
         outcome = step(transactions)
         end = clock()
-        if outcome is COMMITTED:
-            try:
-                (((_, some, _),),) = transactions
-            except ValueError:
-                pass
-            else:
-                if type(some) is list:
-                    note((start, end, runtime.dataflow.time, len(some)))
-                    return outcome
+        if outcome is COMMITTED and len(transactions) == 1:
+            rows = 0
+            for _, some, _ in transactions[0]:
+                rows += len(some) if type(some) is list else row_count(some)
+            note((start, end, runtime.dataflow.time, rows))
+            return outcome
         error = "" if outcome.error is None else _stopped_by(core, outcome.error)
         if not is_given_up(error):
             rows = sum(row_count(some) for changes in transactions for _, some, _ in changes)
