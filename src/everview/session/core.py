@@ -89,6 +89,8 @@ class Core:
         self._sql_settings = SqlSettings()
         self.types: dict[str, DataType] = {}
         """types created by SQL's CREATE TYPE, by name"""
+        self.domains: dict[str, str] = {}
+        """what CREATE DOMAIN says behind the name: a type, and what holds for its values"""
         self.statement_log: Callable[[Callable[[Any], Any], Any], Any] | None = None
         """runs statements and records them, while that is wanted (`everview.system.log`)"""
         self.attached: dict[str, Any] = {}

@@ -47,7 +47,17 @@ from everview.session.rights.principal import Principal, acting
 from everview.session.session import Session
 from everview.sql.answers import concurrent_select, lookups, one_off, system_queries
 from everview.sql.answers.result import Result, in_order
-from everview.sql.ddl import alter_statements, comments, definitions, indexes, no_ops, schemas, settings, sql_functions
+from everview.sql.ddl import (
+    alter_statements,
+    comments,
+    definitions,
+    domain_statements,
+    indexes,
+    no_ops,
+    schemas,
+    settings,
+    sql_functions,
+)
 from everview.sql.dml import (
     bound_changes,
     changes,
@@ -277,7 +287,8 @@ class Statements:
 
     def placed(self, source: Source) -> Source:
         """A text with the session's settings: its time zone and types."""
-        return replace(source, zone=self.core.zone, types=self.core.types, parameters=self.parameters)
+        types, domains = (schemas.short(self.core, known) for known in (self.core.types, self.core.domains))
+        return replace(source, zone=self.core.zone, types=types, domains=domains, parameters=self.parameters)
 
     @nesting.room()
     def _shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
@@ -615,6 +626,8 @@ _COMMANDS: dict[str, Callable[[Statements, statement_reader.Statement], Any]] = 
     "ANALYZE": no_ops.tidy,
     "CREATE EXTENSION": no_ops.extension,
     "START TRANSACTION": no_ops.start,
+    "CREATE DOMAIN": domain_statements.create,
+    "DROP DOMAIN": domain_statements.drop,
     "CREATE INDEX": indexes.create,
     "CREATE UNIQUE": indexes.create,
     "DROP INDEX": indexes.drop,

@@ -193,10 +193,11 @@ class SequenceDropped:
 
 @dataclass(frozen=True)
 class TypeMade:
-    """A named type was created."""
+    """A named type was created; `rules`: a domain, as it was written."""
 
     name: str
     type: DataType
+    rules: str = ""
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,13 @@ class Metadata:
         if isinstance(entry, AccessSet):
             self._core.access.said(entry)
         elif isinstance(entry, TypeMade):
-            self._core.types[entry.name] = entry.type
+            if entry.rules:
+                self._core.domains[entry.name] = entry.rules
+            else:
+                self._core.types[entry.name] = entry.type
         elif isinstance(entry, TypeDropped):
             self._core.types.pop(entry.name, None)
+            self._core.domains.pop(entry.name, None)
         elif isinstance(entry, SequenceMade):
             self._catalog.sequences[entry.name] = entry
         elif isinstance(entry, SequenceDropped):

@@ -9,5 +9,6 @@ Read in this order:
     sql_functions, function_arguments         CREATE FUNCTION ... LANGUAGE SQL; the arguments of calls
     watermark                                 WATERMARK FOR in CREATE TABLE
     settings                                  CREATE TYPE, SET TIME ZONE
+    domains, domain_statements                CREATE DOMAIN
     declarations, options, sequences, no_ops  table declarations; WITH (...); statements without effect
 """

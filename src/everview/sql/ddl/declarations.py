@@ -37,7 +37,7 @@ from everview.session.names.constraint_rules import (
 )
 from everview.session.names.entries import Commented, DefaultSet, SequenceMade
 from everview.session.table import Table
-from everview.sql.ddl import schemas, sequences
+from everview.sql.ddl import domains, schemas, sequences
 from everview.sql.dml import omitted_columns
 from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
@@ -202,19 +202,20 @@ class Reading:
         if item.kind is None:
             self._untyped(item)
             return
-        serial = item.kind.this.name if isinstance(item.kind.this, exp.DataType.Type) else ""
+        kind, constraints = domains.said(item, self.source)
+        serial = kind.this.name if isinstance(kind.this, exp.DataType.Type) else ""
         if serial in SERIALS:
             declared = INTEGER if serial == "SERIAL" else INT
             least, most = SERIALS[serial]
             made = sequences.of_column(self.sql, self.found, item.name, SequenceMade("", 1, 1, least, most))
             self.found.defaults[item.name] = said(DEFAULT, f"nextval('{made}')")
         else:
-            if item.kind.this in _TIMES and item.kind.expressions:
-                self._precision(item.kind)
-            declared = names.column_type(item.kind, self.source).optional()
+            if kind.this in _TIMES and kind.expressions:
+                self._precision(kind)
+            declared = names.column_type(kind, self.source).optional()
         self.found.schema[item.name] = declared
-        self._kinds[item.name] = item.kind.copy()
-        for each in item.args.get("constraints") or []:
+        self._kinds[item.name] = kind.copy()
+        for each in constraints:
             name = each.args.get("this")
             self._constraint(None if name is None else name.name, each.kind, item.name)
 

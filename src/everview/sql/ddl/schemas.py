@@ -10,11 +10,12 @@ The existence of a schema is stored as an offset (a text committed with a transa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 
 from everview.errors import did_you_mean
+from everview.session.names.entries import TypeDropped
 from everview.session.rights.roles import Rights
 from everview.sql.scalar import names
 from everview.sql.text import statement_reader
@@ -24,6 +25,8 @@ from everview.sql.text.token_reader import Words
 if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.sql.statements import Do, Statements
+
+_T = TypeVar("_T")
 
 PUBLIC = "public"
 _MADE = "everview.schema "
@@ -56,6 +59,18 @@ def found(core: Core, name: str, candidates: Iterable[str]) -> str:
         if exact in known:
             return exact
     return names.spelled(name, known) if schema else name
+
+
+def short(core: Core, known: dict[str, _T]) -> dict[str, _T]:
+    """Types by their names, and by those without a schema that the search path has."""
+    if not any("." in name for name in known):
+        return known
+    found: dict[str, _T] = {}
+    for one in reversed(core.search_path):
+        there = {n: t for n, t in known.items() if n.rpartition(".")[0] == ("" if one == PUBLIC else one)}
+        found |= {f"{PUBLIC}.{name}": kind for name, kind in there.items() if "." not in name}
+        found |= {name.rpartition(".")[2]: kind for name, kind in there.items()}
+    return {**{n: t for n, t in known.items() if "." in n}, **found}
 
 
 def made(core: Core) -> list[str]:
@@ -173,6 +188,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             for one in _inside(sql, name):
                 if one in catalog.tables:
                     catalog.tables[one].drop(cascade=True)
+            for one in _inside(sql, name):
+                sql.core.definitions.remarks.add(TypeDropped(one))
             sql.core.transactions.set_offset(f"{_MADE}{name}", "")
             if ("schema", name) in sql.core.access.rights:
                 sql.core.access.set_rights("schema", name, Rights())
@@ -192,4 +209,5 @@ def _hint(name: str, there: list[str]) -> str:
 
 
 def _inside(sql: Statements, schema: str) -> list[str]:
-    return [n for n in (*sql.session.tables, *sql.session.views) if n.startswith(f"{schema}.")]
+    every = (*sql.session.tables, *sql.session.views, *sql.core.types, *sql.core.domains)
+    return [n for n in every if n.startswith(f"{schema}.")]

@@ -14,6 +14,7 @@ from sqlglot import TokenType, exp
 from everview.errors import did_you_mean
 from everview.language.relation import relation_of
 from everview.session.names.entries import TypeDropped, TypeMade
+from everview.sql.ddl import schemas
 from everview.sql.scalar import names
 from everview.sql.scalar.zones import checked_zone
 from everview.sql.text import keywords, statement_reader
@@ -56,10 +57,10 @@ def set_zone(sql: Statements, statement: statement_reader.Statement) -> None:
 
 def create_type(sql: Statements, node: exp.Create, source: Source) -> Do:
     """CREATE TYPE name AS ENUM ('a', 'b'), CREATE TYPE name AS (x int, y text)"""
-    name = node.this.name if not isinstance(node.this, exp.Schema) else node.this.this.name
+    name = schemas.new_name(sql, node.this.this if isinstance(node.this, exp.Schema) else node.this, source)
     if node.args.get("replace") or node.args.get("exists"):
         raise source.refuse(node, "CREATE TYPE makes a new type", "DROP TYPE IF EXISTS first")
-    if names.spelled(name, sql.core.types) in sql.core.types:
+    if names.spelled(name, [*sql.core.types, *sql.core.domains]) in (*sql.core.types, *sql.core.domains):
         raise source.error(node.this, "E_NAME", f"the type {name} is there already", "choose another name, or DROP it")
     made = _struct(node.expression, source) if isinstance(node.expression, exp.Schema) else _enum(node, source)
 
@@ -97,7 +98,7 @@ def drop_type(sql: Statements, node: exp.Drop, source: Source) -> Do:
     found: list[str] = []
     optional = bool(node.args.get("exists"))
     for target in node.args.get("tables") or [node.this]:
-        name = names.spelled(target.name, sql.core.types)
+        name = schemas.found(sql.core, schemas.written(target), sql.core.types)
         if name in sql.core.types:
             used = next(_users(sql, sql.core.types[name]), None)
             if used is not None:

@@ -100,7 +100,7 @@ def _list(sql: Statements, what: str) -> list[str]:
         case "functions":
             every = [*sql.core.catalog.sql_functions, *sql.core.functions]
             return [f for f in every if sql.core.access.sees("function", f.lower())]
-    return list(sql.core.types)
+    return [*sql.core.types, *sql.core.domains]
 
 
 def _named(sql: Statements, words: Words) -> str:

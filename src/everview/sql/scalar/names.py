@@ -195,13 +195,32 @@ _WIDE = {_T.UBIGINT: ("ubigint", 20), _T.INT128: ("hugeint", 38), _T.UINT128: ("
 
 def _named(kind: exp.DataType, source: Source) -> DataType:
     """A type by a name outside PostgreSQL's grammar: other systems' ints, and CREATE TYPE."""
-    name = kind.args["kind"].name if isinstance(kind.args.get("kind"), exp.Expr) else str(kind.args.get("kind"))
-    found = source.types.get(spelled(name, source.types)) or _BY_NAME.get(name.lower())
+    name = type_name(kind)
+    if named_type(name, source.domains) in source.domains:
+        hint = "cast to the type that it is made of"
+        raise source.refuse(kind, f"the domain {name} is for columns of tables: casts would not be checked", hint)
+    found = source.types.get(named_type(name, source.types)) or _BY_NAME.get(name.lower())
     if found is not None:
         return found
     if name.lower() in _TOO_WIDE:
         raise source.refuse(kind, f"{name} does not fit 64 bits", f"use numeric({_TOO_WIDE[name.lower()]})")
     raise source.refuse(kind, f"there is no type {name}", type_hint(name, source))
+
+
+def type_name(kind: exp.DataType) -> str:
+    """The name of a type that the parser does not know, with its schema: mood, s.mood, public.mood"""
+    given = kind.args.get("kind")
+    parts = [p.name for p in (given.this, given.expression)] if isinstance(given, exp.Dot) else []
+    if not parts:
+        return given.name if isinstance(given, exp.Expr) else str(given)
+    return parts[1] if parts[0].lower() == "pg_catalog" else ".".join(parts)
+
+
+def named_type(name: str, known: Iterable[str]) -> str:
+    """The one of the known types that a name means; the name itself if there is none."""
+    every = list(known)
+    found = spelled(name, every)
+    return found if found in every or not name.lower().startswith("public.") else spelled(name[7:], every)
 
 
 def type_hint(name: str, source: Source) -> str:

@@ -10,6 +10,7 @@ keys; other systems refuse it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -31,7 +32,7 @@ def columns(
 ) -> list[Key]:
     """Further columns to group by: those that `nodes` refer to, of tables whose key (one of `unique`) is grouped by."""
     fields = below.scope.relation.fields
-    grouped = {fields[e.index] for _, e in by if isinstance(e, ColumnRef)}
+    grouped = {replace(fields[e.index], plain=True) for _, e in by if isinstance(e, ColumnRef)}  # USING hides one
     tables = {next(iter(key)).table for key in unique if key <= grouped}
     if not tables or len({f.table for k in unique for f in k}) < len(unique):  # one name for two tables
         return []

@@ -118,6 +118,8 @@ class Source:
     """The session's time zone."""
     types: Mapping[str, DataType] = field(default_factory=dict)
     """Types that CREATE TYPE made, by name."""
+    domains: Mapping[str, str] = field(default_factory=dict)
+    """What CREATE DOMAIN said, by name."""
     parameters: Parameters | None = None
     """What $1, $2, ... stand for, where a call gives them values (`everview.sql.answers.parameter_values`)."""
     clock: list[dt.datetime] = field(default_factory=list, repr=False, compare=False)

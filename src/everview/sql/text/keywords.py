@@ -17,7 +17,7 @@ STARTS = (
 
 KINDS = (
     "TABLE", "VIEW", "FUNCTION", "SOURCE", "SINK", "INDEX", "SEQUENCE", "TYPE", "SCHEMA", "ROLE", "USER", "POLICY",
-    "TOKEN", "EXTENSION",
+    "TOKEN", "EXTENSION", "DOMAIN",
 )  # fmt: skip
 """What CREATE makes."""
 
