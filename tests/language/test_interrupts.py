@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -66,7 +68,9 @@ class Foreign(BaseException):
     """What another thread raises in this one."""
 
 
-@pytest.mark.parametrize("call", ["insert", "refused", "batch", pytest.param("create", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "call", ["insert", "refused", "batch", "transaction", pytest.param("create", marks=pytest.mark.slow)]
+)
 def test_a_change_cut_off_at_every_place(call: str) -> None:
     interrupted(14, 0, "embedded", f"every:{call}")
 
@@ -258,6 +262,64 @@ def test_an_interrupt_waits_for_the_call_and_comes_out_of_it(monkeypatch: pytest
         assert db.views == ("v",)
         t.insert([(1,)])
         assert db["v"].rows() == [(1,)]
+
+
+def raised_at_the_start_of(function: str) -> None:
+    """Raise KeyboardInterrupt where a function of this name begins, once, as Python does for Ctrl-C."""
+
+    def look(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_name == function:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(look)
+
+
+@pytest.mark.parametrize("place", ["_leave", "end", "commit", "_run_transactions", "open", "__enter__"])
+def test_a_block_cut_off_is_over_before_a_handler_runs(place: str) -> None:
+    """The traceback holds its frames, and what they know: a transaction still open there would take in what the handler
+    commits, and be undone later, with it.
+    """
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+        caught: list[BaseException] = []
+        try:
+            raised_at_the_start_of(place)
+            with db.transaction() as same:
+                t.insert([(1,)])
+        except KeyboardInterrupt as error:
+            caught.append(error)
+            t.insert([(2,)])
+            with same if place not in ("open", "__enter__") else db.transaction():
+                t.insert([(3,)])
+        assert caught and sorted(t.rows()) in ([(2,), (3,)], [(1,), (2,), (3,)])
+        assert in_another_thread(lambda: t.insert([(4,)]), t.rows)[1][-1] == (4,)
+
+
+def test_a_block_inside_another_of_the_same_transaction_is_cut_off_alone() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+        transaction = db.transaction()
+        with transaction:
+            t.insert([(1,)])
+            try:
+                with transaction:
+                    t.insert([(2,)])
+                    raised_at_the_start_of("_leave")
+            except KeyboardInterrupt:
+                t.insert([(3,)])
+        assert sorted(t.rows()) == [(1,), (3,)]
+
+
+def test_blocks_without_a_guard_defer_signals() -> None:
+    with ev.connect() as db, ExitStack() as stack:
+        t = db.table("t", {"x": int})
+        stack.enter_context(db.transaction())
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        t.insert([(1,)])
+        stack.close()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert t.rows() == [(1,)]
 
 
 def test_a_users_function_is_interrupted_at_once_and_the_step_undone() -> None:

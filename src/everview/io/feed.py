@@ -21,8 +21,9 @@ from everview.io.events import Told, applied, told
 from everview.io.record_encoder import Codes, RecordEncoder, columns_of_rows, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, checked, here
 from everview.language.relation import relation_of
+from everview.session.changes.blocks import Transaction
 from everview.session.changes.current_rows import last_of_each
-from everview.session.changes.transactions import Transaction, key_of, no_such_key
+from everview.session.changes.transactions import key_of, no_such_key
 from everview.session.reads.snapshot import consolidated
 from everview.session.remote import encode_remote
 from everview.types import STR, DataType

@@ -23,7 +23,7 @@ from everview.plan.provenance import Provenance
 from everview.runtime.base import Resharder
 from everview.session import doors, inspect
 from everview.session.budget import Budget, budget
-from everview.session.changes.transactions import Together, Transaction
+from everview.session.changes.blocks import Together, Transaction
 from everview.session.changes.turns import reads, writes
 from everview.session.clock.clock import moment_of
 from everview.session.clock.follower import RESERVED_PREFIX

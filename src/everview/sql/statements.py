@@ -83,7 +83,7 @@ from everview.sql.text.error_positions import Source, SqlError
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
-    from everview.session.changes.transactions import Transaction
+    from everview.session.changes.blocks import Transaction
     from everview.sql.answers.parameter_values import Given
     from everview.sql.answers.parameters import Parameters
 

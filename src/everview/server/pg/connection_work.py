@@ -32,7 +32,7 @@ from everview.server.pg.literal_shapes import shape_of
 from everview.server.pg.settings import Settings
 from everview.server.pg.sqlstates import PgError
 from everview.server.pg.transactional_ddl import Definitions, conflict
-from everview.session.changes.transactions import Transaction
+from everview.session.changes.blocks import Transaction
 from everview.session.core import core_of
 from everview.session.reads import concurrent_reads
 from everview.session.sql_settings import SqlSettings, settings_of_call

@@ -16,9 +16,9 @@ import numpy as np
 from everview.kernels.trace.key_lookup import TOO_MANY, under_key
 from everview.language.relation import relation_of
 from everview.runtime.base import ChangeSet, columns_of, in_table_order, packer
+from everview.session.changes.blocks import Transaction
 from everview.session.changes.current_rows import last_of_each, records
 from everview.session.changes.keys import key_missing, key_present, key_twice
-from everview.session.changes.transactions import Transaction
 from everview.session.changes.turns import writes
 from everview.session.rights.principal import WHO, doing
 

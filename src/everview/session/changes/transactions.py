@@ -9,8 +9,7 @@ mistake is.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,11 @@ import numpy as np
 
 from everview.cancellation import helpers
 from everview.codes.values import decode_value
-from everview.dataflow import shield
 from everview.dataflow.operators import Operator
 from everview.dataflow.read_leases import visitors
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.dataflow.step_errors import ABSENT_HINT
-from everview.errors import ClosedError, ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
+from everview.errors import ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
 from everview.language.relation import relation_of
 from everview.runtime.base import (
     COMMITTED,
@@ -36,10 +34,10 @@ from everview.runtime.base import (
     in_table_order,
 )
 from everview.runtime.captures import Supposed
+from everview.session.changes.blocks import Transaction
 from everview.session.changes.current_rows import current, how_often
-from everview.session.changes.fast_path import commit, commit_alone
+from everview.session.changes.fast_path import commit_alone
 from everview.session.changes.turns import reads, writes
-from everview.session.limits import never_entered
 from everview.session.rights.principal import WHO, doing
 
 if TYPE_CHECKING:
@@ -431,184 +429,6 @@ class Supposition(ChangeSet):
     def what_if(self) -> WhatIf | None:
         """The `what_if` that it belongs to, while that is alive."""
         return self._of()
-
-
-Entered = tuple["Entered | None", bool, int, Mapping[str, str] | None, shield.Replaced | None]
-"""State saved when a transaction is entered: that of the enclosing entry of the same object, whether the write lock was
-taken, the number of changes staged by the enclosing transaction and its offsets (None: there is no enclosing one), and
-the signal handlers to restore (None: entered by `open`, which leaves them alone). A linked list costs least."""
-
-
-class Transaction:
-    """An open transaction; see `everview.Session.transaction`."""
-
-    __slots__ = ("_before", "_core", "_into")
-
-    def __init__(self, core: Core, into: ChangeSet | None = None) -> None:
-        self._core = core
-        self._into = into
-        self._before: Entered | None = None
-        """one entry per nested `__enter__`, linked"""
-
-    @shield.covered
-    def __enter__(self) -> Transaction:
-        replaced = shield.up()  # until `__exit__` is done: an interrupt at its start must wait
-        try:
-            self.open(not self._core.writing._is_owned(), replaced)
-        except BaseException:
-            shield.down(replaced)
-            raise
-        return self
-
-    @shield.covered
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        entered = self._before
-        if entered is None or (replaced := entered[-1]) is None:
-            raise never_entered("transaction")
-        try:
-            self.end(kind is not None)
-        finally:
-            shield.down(replaced)
-
-    def open(self, take: bool = True, replaced: shield.Replaced | None = None) -> None:
-        """Begin a transaction, or join the one of this thread; `take` acquires the write lock if it is not held.
-        `replaced`: the signal handlers that `__exit__` will restore.
-        """
-        core, me = self._core, get_ident()
-        if take and (helpers or visitors):
-            core.refuse_waiting()
-        transactions = core.transactions
-        first = transactions.staged is None or transactions.staged_by != me
-        try:
-            if take and not core.writing.acquire(False):
-                shield.acquire(core.writing)
-            staged = transactions.staged if transactions.staged_by == me else None
-            if staged is None:
-                self._before = (self._before, take, 0, None, replaced)
-                changes = ChangeSet() if self._into is None else self._into
-                if core.lock._is_owned():
-                    transactions.of_a_turn = changes
-                transactions.staged, transactions.staged_by = changes, me
-            else:
-                self._before = (self._before, take, len(staged), staged.offsets, replaced)
-        except BaseException:  # raised by another thread: this one may now hold a lock it did not hold before
-            if first and take:
-                self._before = None
-                if transactions.staged_by == me:
-                    transactions.staged = None
-                try:  # noqa: SIM105  # at once: the call of anything else may be the place of the next exception
-                    core.writing.release()
-                except RuntimeError:  # it did not exist before
-                    pass
-            raise
-
-    def end(self, undo: bool) -> None:
-        """Commit the changes, or roll them back."""
-        core, transactions = self._core, self._core.transactions
-        assert self._before is not None
-        outer, taken, before, offsets, replaced = self._before
-        try:
-            if offsets is not None:
-                if undo and transactions.staged is not None:
-                    del transactions.staged[before:]
-                    transactions.staged.offsets = offsets
-            else:
-                changes, transactions.staged = transactions.staged, None
-                if undo or changes is None:
-                    pass
-                elif core.lock._is_owned():  # part of the current turn, which cleans up if it is interrupted
-                    transactions.accept(changes)
-                else:
-                    with core.lock:
-                        commit(core, changes, transactions.accept, (changes,), deferred=replaced is not None)
-        finally:
-            self._before = outer  # no call between this and the release, so nothing can be raised there
-            if taken:
-                core.writing.release()
-            if core.subscriptions.pending:
-                core.subscriptions.deliver()
-
-    def leave(self) -> None:
-        """Release the session without committing. The staged changes stay in the `ChangeSet` that the transaction was
-        created with; a new transaction with the same one continues from there.
-        """
-        core = self._core
-        core.transactions.staged = None
-        assert self._before is not None
-        self._before, taken, *_ = self._before
-        if taken:
-            core.writing.release()
-
-    def __del__(self) -> None:
-        """Clean up if an asynchronous exception prevented `__exit__` from starting."""
-        while self._before is not None and self._core.writing._is_owned():
-            self.end(True)
-
-
-class Together:
-    """Transactions that share a step; see `everview.Session.batch`."""
-
-    __slots__ = ("_core", "_opened", "_replaced")
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._replaced: list[shield.Replaced] = []
-        self._opened: list[tuple[bool, bool]] = []
-        """One entry per nested `__enter__`: whether the write lock was taken, and whether it is the outermost batch"""
-
-    @shield.covered
-    def __enter__(self) -> None:
-        core, transactions = self._core, self._core.transactions
-        take = not core.writing._is_owned()
-        if take and (helpers or visitors):
-            core.refuse_waiting()
-        replaced = shield.up()
-        try:
-            if take:
-                shield.acquire(core.writing)
-            self._opened.append((take, transactions.queued is None))
-            if transactions.queued is None:
-                transactions.queued = []
-        except BaseException:  # see `Transaction.open`
-            if take and self._opened:
-                self._opened, transactions.queued = [], None
-            if take:
-                try:  # noqa: SIM105
-                    core.writing.release()
-                except RuntimeError:
-                    pass
-            shield.down(replaced)
-            raise
-        self._replaced.append(replaced)
-
-    @shield.covered
-    def __exit__(self, *exc: object) -> None:
-        if not self._replaced:
-            raise never_entered("batch")
-        try:
-            self._end()
-        finally:
-            shield.down(self._replaced.pop())
-
-    def _end(self) -> None:
-        core, transactions = self._core, self._core.transactions
-        taken, first = self._opened[-1]
-        try:
-            if first:
-                try:
-                    transactions.catch_up()
-                finally:
-                    transactions.queued = None
-        finally:
-            self._opened = self._opened[:-1]  # see `Transaction.end`
-            if taken:
-                core.writing.release()
-
-    def __del__(self) -> None:
-        """See `Transaction.__del__`."""
-        while getattr(self, "_opened", None) and self._core.writing._is_owned():
-            with suppress(ClosedError):
-                self._end()
 
 
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:

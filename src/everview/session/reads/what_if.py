@@ -38,7 +38,8 @@ from everview.kernels.trace.trace import NO_SINCE, TRACE_COUNT
 from everview.language.relation import relation_of
 from everview.runtime.base import Change, ChangeSet
 from everview.runtime.captures import Supposed
-from everview.session.changes.transactions import Supposition, Transaction
+from everview.session.changes.blocks import Transaction
+from everview.session.changes.transactions import Supposition
 from everview.session.changes.turns import failed, reads, turn
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.reads import rendering
