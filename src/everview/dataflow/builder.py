@@ -463,10 +463,14 @@ def _columns_below(node: plan.Node) -> tuple[plan.Node, list[int]]:
     return node, places
 
 
+def _projected(builder: Builder, node: plan.Project) -> Flow:
+    return reductions.enough(builder, node) or linear.project(builder, node)
+
+
 _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
     plan.Table: linear.table,
     plan.Constant: linear.constant,
-    plan.Project: linear.project,
+    plan.Project: _projected,
     plan.Filter: linear.filtered,
     plan.FlatMap: linear.flat_map,
     plan.Negate: linear.negate,

@@ -9,7 +9,7 @@ joined.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from everview.kernels.operators import stream as stream_k
 from everview.kernels.reduce import context as reduction_k
 from everview.plan import nodes as plan
 from everview.plan import prefixes
+from everview.plan.check import free_variables
 from everview.plan.windows import Window
 from everview.types import BOOL, INT, INTERNED, DataType
 
@@ -104,18 +105,27 @@ def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
         column = keys + values.index(aggregate.column) if aggregate.column in values else -1
         declared = None if aggregate.column is None else node.child.types[aggregate.column]
         spec += _accumulators(aggregate, column, declared, accumulators)
-    flow = builder.flow(node.child)
-    scope = builder.scope(node.child)
-    accumulator = Arrange(builder.dataflow, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
-    accumulator.fed = node.child, (*node.keys, *values)
-    accumulator.listen(reordered(flow, (*node.keys, *values)), Route(accumulators=tuple(accumulators)))
-    source = Arrangement(accumulator, tuple(range(keys)))
+    source = _totals(builder, node, values, tuple(accumulators))
     label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
     order = tuple(range(len(node.types)))
     flow = _reduction(builder, node, source, keys, order, reduction_k.KIND_ACCUMULATE, spec, label=label)
     if any(kind in _FALLIBLE for kind in spec[::3]):
         _note_faults(builder, node, source, spec, label)
     return flow
+
+
+def _totals(
+    builder: Builder, node: plan.Reduce, values: Sequence[int], accumulators: tuple[tuple[int, int], ...]
+) -> Arrangement:
+    """The groups of a reduction, with what it adds up in their differences; `values` are the columns it reads."""
+    flow = builder.flow(node.child)
+    read = (*node.keys, *values)
+    scope = builder.scope(node.child)
+    label = f"totals by {list(node.keys)}"
+    operator = Arrange(builder.dataflow, scope, len(node.keys), diffs=len(accumulators), label=label)
+    operator.fed = node.child, read
+    operator.listen(reordered(flow, read), Route(accumulators=accumulators))
+    return Arrangement(operator, tuple(range(len(node.keys))))
 
 
 _FALLIBLE = (reduction_k.SPEC_SUM_INT, reduction_k.SPEC_SUM_FLOAT, reduction_k.SPEC_AVG_FLOAT)
@@ -133,6 +143,45 @@ def _note_faults(builder: Builder, node: plan.Reduce, source: Arrangement, spec:
     sums.error_batcher()
     assert sums.errors is not None
     sums.errors.listen(tuple(branch.project((Literal(INT, ERROR_OVERFLOW),)) for branch in groups))
+
+
+def enough(builder: Builder, node: plan.Project) -> Flow | None:
+    """The groups with at least so many members, if that is what a node in a loop asks for; else None.
+
+    In a loop, counts change with every round although few groups come or go. A reduction that outputs the groups alone
+    is silent about the others, and its output is the arrangement that joins read.
+    """
+    members = _members(node)
+    if members is None or not free_variables(node):
+        return None
+    counted, least = members
+    keys = len(counted.keys)
+    source = _totals(builder, counted, (), ((stream_k.ACC_ONE, -1),))
+    label = f"with {least} or more by {list(counted.keys)}"
+    return _reduction(builder, node, source, keys, tuple(range(keys)), reduction_k.KIND_ENOUGH, [least], label=label)
+
+
+def _members(node: plan.Project) -> tuple[plan.Reduce, int] | None:
+    """The reduction that counts, and the least count, if the node is the keys of the groups that have so many.
+
+    >>> from everview.types import INT
+    >>> count = plan.Reduce(plan.Table(0, (INT, INT)), (1,), (plan.Aggregate("count", None, INT),))
+    >>> many = plan.Filter(count, Call(BOOL, "gt", (ColumnRef(INT, 1), Literal(INT, 4))))
+    >>> found, least = _members(plan.Project(many, (ColumnRef(INT, 0),)))
+    >>> found is count, least
+    (True, 5)
+    """
+    asked = node.child
+    if not isinstance(asked, plan.Filter) or not isinstance(asked.child, plan.Reduce):
+        return None
+    counted = asked.child
+    keys = tuple(ColumnRef(t, i) for i, t in enumerate(counted.types[: len(counted.keys)]))
+    if not keys or node.exprs != keys or [(a.kind, a.column) for a in counted.aggregates] != [("count", None)]:
+        return None
+    match asked.predicate:
+        case Call(op="ge" | "gt" as op, args=(ColumnRef(index=read), Literal(value=int(least)))) if read == len(keys):
+            return counted, max(least + (op == "gt"), 1)
+    return None
 
 
 def top(builder: Builder, node: plan.TopK) -> Flow:

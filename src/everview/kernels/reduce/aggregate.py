@@ -17,6 +17,7 @@ from everview.kernels.operators.stream import FLOAT_DIGITS, FLOAT_LOW, NULL, cod
 from everview.kernels.reduce.context import (
     KIND_ACCUMULATE,
     KIND_DISTINCT,
+    KIND_ENOUGH,
     KIND_FAULTS,
     KIND_FOLD,
     KIND_MAXIMUM,
@@ -233,6 +234,11 @@ def evaluate(ctx, cursors, time, bound):
         if total <= 0:
             return 0
         st(put_found(ctx, 0, 1), 1, 1 if kind == KIND_DISTINCT else total)
+        return 1
+    if kind == KIND_ENOUGH:
+        if total_of(trace, cursors, 1, 0, time, bound, fields, nfields) < ld(ld(ctx, REDUCE_SPEC), 0):
+            return 0
+        st(put_found(ctx, 0, 1), 1, 1)
         return 1
     if kind == KIND_ACCUMULATE:
         members = total_of(trace, cursors, 1, 0, time, bound, fields, nfields)

@@ -51,11 +51,13 @@ are in REDUCE_FOUND, from word 1 on, to be made one.
     KIND_PYTHON,
     KIND_FAULTS,
     KIND_FOLD,
-) = range(9)
+    KIND_ENOUGH,
+) = range(10)
 """REDUCE_KIND. REDUCE_SPEC is a block of numbers: offset and limit for KIND_TOP; (aggregate, first accumulator, detail)
 for KIND_ACCUMULATE, and for KIND_FAULTS, which has a row for each group that KIND_ACCUMULATE has none for, because a
 sum does not fit. The detail of an average is its scale; that of a sum of ints is 1 if it may be NULL. KIND_FOLD makes
 one value of all that are present, by a kernel: word 0 of REDUCE_SPEC is its address, and it is called with the context.
+KIND_ENOUGH has a row for each group with as many members as word 0 of REDUCE_SPEC, or more.
 """
 
 SPEC_COUNT, SPEC_SUM_INT, SPEC_AVG_INT, SPEC_SUM_FLOAT, SPEC_AVG_FLOAT = range(5)
