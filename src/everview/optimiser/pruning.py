@@ -32,7 +32,7 @@ least_cost(Q, E, 0, C) :- whole(Q, E), best(Q, C).
 least_cost(Q, E, K, C + A) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
 
 way(Q, E, L, A + B) :- plain(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B).
-way(Q, E, L, A + B + X) :- pair(Q, E, L, I, R, J), tested(Q, L, R, X), side(Q, L, I, A), side(Q, R, J, B).
+way(Q, E, L, A + B + X) :- testing(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), tested(Q, L, R, X).
 alternative(Q, E, 0, 0, SCAN, 0) :- relation(Q, _, E, _, _).
 alternative(Q, E, K, 0, INDEX, 0) :- index(Q, E, K, 0).
 alternative(Q, E, K, C + A, ARRANGE, 0) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).

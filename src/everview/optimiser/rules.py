@@ -78,6 +78,7 @@ screened(Q, L, R, K) :-
     condition(Q, C), split(Q, _, L, R, K), connected(Q, L, V), connected(Q, R, W),
     C band (V bor W) = C, C band V != C, C band W != C.
 plain(Q, E, L, I, R, J) :- pair(Q, E, L, I, R, J), not screened(Q, L, R, _).
+testing(Q, E, L, I, R, J) :- pair(Q, E, L, I, R, J), screened(Q, L, R, _).
 """
 """`kept` is the key that distinguishes a side: the result of a join costs the same by any key, and has none."""
 
@@ -117,11 +118,11 @@ side(Q, E, K, S + {SEEK + 1} * F) :- kept(Q, E, K, K), not index(Q, E, K, 0), st
 side(Q, E, 0, A + S + {SEEK + 2} * F) :- cheapest(Q, E, A), state(Q, E, S), flow(Q, E, F).
 cheapest(Q, E, min(C)) :- plain(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), C = A + B.
 cheapest(Q, E, min(C)) :-
-    tested(Q, L, R, X), pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), C = A + B + X.
+    testing(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), tested(Q, L, R, X), C = A + B + X.
 .decl joined(q, e, left) choice-domain (q, e)
 joined(Q, E, L) :- plain(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), cheapest(Q, E, C), C = A + B.
 joined(Q, E, L) :-
-    tested(Q, L, R, X), pair(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), cheapest(Q, E, C), C = A + B + X.
+    testing(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), tested(Q, L, R, X), cheapest(Q, E, C), C = A + B + X.
 ends(Q, JOIN, C + F) :- whole(Q, E), cheapest(Q, E, C), flow(Q, E, F).
 best(Q, min(C)) :- ends(Q, _, C).
 .decl ended(q, operator) choice-domain (q)
