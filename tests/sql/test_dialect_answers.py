@@ -29,6 +29,7 @@ SHARED = """
 """
 DUCKDB = """
     sha256('a') | date_add(d, INTERVAL 1 DAY) | time_bucket(INTERVAL '10 days', d) | [1, 2, 3][-1] | [1, 2][a]
+    | len([a, b])
     | string_split(s, ',') | str_split('a.b', '.') | string_split('ab', '') | string_split_regex('a1b2', '[0-9]')
     | regexp_extract('100-200', '(\\d+)-(\\d+)', 1) | regexp_extract('100-200', '(\\d+)') | regexp_extract(s, '(z)')
     | regexp_full_match(s, 'B|a') | prefix(s, 'a') | suffix(s, 'b') | to_base64('abc'::blob) | date_part('year', d)
@@ -183,3 +184,26 @@ def test_what_would_mean_something_else_is_refused(db: ev.Session, dialect: str,
     with pytest.raises(ev.PlanError) as caught:
         db.sql(f"SELECT {expression}")
     assert caught.value.code == "E_UNSUPPORTED"
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark", "bigquery"])
+def test_fields_of_structs(db: ev.Session, dialect: str) -> None:
+    db.sql("CREATE TABLE place (id int, at struct<lat int, deep struct<x int>>, t struct<lat int>)")
+    db.sql(f"SET dialect = '{dialect}'")
+    db.sql("CREATE VIEW v AS SELECT p.id, at.lat AS a, p.at.lat AS b, (at.deep).x AS c FROM place p")
+    db.sql("CREATE VIEW g AS SELECT at.lat, count(*) AS n FROM place WHERE at.lat > 0 GROUP BY at.lat")
+    db.sql("CREATE VIEW s AS SELECT id FROM place p WHERE EXISTS (SELECT 1 FROM t WHERE t.a = at.lat)")
+    db.sql("SET dialect = default")
+    db.sql("INSERT INTO place VALUES (1, ROW(5, ROW(6)), NULL), (2, NULL, NULL), (3, ROW(5, ROW(NULL)), ROW(1))")
+    db.sql("INSERT INTO t (a) VALUES (5)")
+    assert sorted(db["v"].rows()) == [(1, 5, 5, 6), (2, None, None, None), (3, 5, 5, None)]
+    assert (db["g"].rows(), sorted(db["s"].rows())) == ([(5, 2)], [(1,), (3,)])
+    db.sql("DELETE FROM place WHERE id = 1")
+    assert (db["g"].rows(), db["s"].rows()) == ([(5, 1)], [(3,)])
+    with pytest.raises(ev.PlanError, match="there is no table at"):
+        db.sql("SELECT at.lat FROM place")
+    db.sql(f"SET dialect = '{dialect}'")
+    with pytest.raises(ev.PlanError, match="the row has no field lon"):
+        db.sql("SELECT at.lon FROM place")
+    with pytest.raises(ev.PlanError, match=r"there is no column t\.lat"):
+        db.sql("SELECT t.lat FROM place, t")

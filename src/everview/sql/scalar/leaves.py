@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.errors import PlanError
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import PARAMETER
 from everview.sql.scalar import constants, row_forms
 from everview.sql.scalar.handlers import Forms
+from everview.sql.scalar.roundings import HALF_EVEN
 from everview.sql.select import scopes
+from everview.sql.text import consumed_parts
 from everview.types import BOOL, INT, STR
 
 if TYPE_CHECKING:
@@ -25,7 +28,30 @@ def on_column(scalars: Scalars, node: exp.Column) -> Expr:
             raise scalars.source.error(node, "E_STAR", "* is not allowed here", "name the column")
         return _whole_row(scalars, own)
     whole = [] if node.table else scopes.columns_of(scalars.scope, node)
-    return _whole_row(scalars, whole) if whole else scalars.scope.column(node)
+    if whole:
+        return _whole_row(scalars, whole)
+    try:
+        return scalars.scope.column(node)
+    except PlanError as error:
+        found = _member(scalars, node) if error.code == "E_TABLE" else None
+        if found is None:
+            raise
+        return found
+
+
+def _member(scalars: Scalars, node: exp.Column) -> Expr | None:
+    """place.lat, t.place.lat: a field of a struct, if no table has the name; PostgreSQL wants (place).lat"""
+    if scalars.source.dialect in HALF_EVEN:
+        return None
+    above = node.args.get("db")
+    whole = exp.Column(this=node.args["table"].copy(), table=None if above is None else above.copy())
+    try:
+        if scalars.scope.column(whole).type.kind != "struct":
+            return None
+    except PlanError:
+        return None
+    consumed_parts.understood(node)
+    return row_forms.on_dot(scalars, exp.Dot(this=whole, expression=exp.to_identifier(node.name)))
 
 
 def _whole_row(scalars: Scalars, places: list[int]) -> Expr:

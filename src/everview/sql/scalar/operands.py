@@ -7,7 +7,6 @@ from sqlglot import exp
 SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Lower: ("lower", ("this",)),
     exp.Upper: ("upper", ("this",)),
-    exp.Length: ("length", ("this",)),
     exp.Reverse: ("reverse", ("this",)),
     exp.Replace: ("replace", ("this", "expression", "replacement")),
     exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),

@@ -162,6 +162,13 @@ def _from_either_end(scalars: Scalars, text: Expr, start: Expr) -> Expr:
     return scalars.call("case", scalars.call("eq", start, zero), one, whole)  # 0 is as good as 1
 
 
+def on_length(scalars: Scalars, node: exp.Length) -> Expr:
+    """length(s); len(list) in DuckDB"""
+    value = scalars.bind(node.this)
+    is_list = value.type.kind == "array" and scalars.source.dialect == "duckdb"
+    return scalars.call("array_cardinality" if is_list else "length", value)
+
+
 def on_arraysize(scalars: Scalars, node: exp.ArraySize) -> Expr:
     """size(x), array_size(x) of other dialects: an empty array has the size 0, where array_length is NULL"""
     return scalars.call("array_cardinality", scalars.bind(node.this))
@@ -251,6 +258,7 @@ def on_typeof(scalars: Scalars, node: exp.Typeof) -> Expr:
 FORMS: Forms = {
     exp.CurrentVersion: on_currentversion,
     exp.Typeof: on_typeof,
+    exp.Length: on_length,
     exp.HexString: on_hexstring,
     exp.Like: on_like,
     exp.ILike: on_ilike,
