@@ -37,7 +37,15 @@ from everview.sql.text.consumed_parts import recorded
 from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.equivalent_forms import rephrased
 from everview.sql.text.error_positions import Source, SqlError
-from everview.sql.text.tokens import empty_lists, stray_commas, stray_units, stray_words, typed_numbers
+from everview.sql.text.tokens import (
+    MOST_TYPES,
+    deep_types,
+    empty_lists,
+    stray_commas,
+    stray_units,
+    stray_words,
+    typed_numbers,
+)
 from everview.sql.text.word_order import misplaced
 
 Remove = Callable[[int, int], None]
@@ -405,6 +413,9 @@ def parsed(source: Source) -> exp.Expr:
     for token in stray_units(source.tokens) if source.dialect == DEFAULT else ():
         hint = f"write interval '1' {token.text}, or AS {token.text} if it is a name"
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
+    for token in deep_types(source.tokens):
+        what, hint = f"more than {MOST_TYPES} arrays or types are nested", "compute parts of it in views of their own"
+        raise source.error_at(token.start, "E_DEPTH", what, hint)
     for token in stray_words(source.tokens):
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", "remove it")
     for token in typed_numbers(source.tokens) if source.dialect == DEFAULT else ():

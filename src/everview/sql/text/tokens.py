@@ -100,6 +100,24 @@ def typed_numbers(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
 
 
+MOST_TYPES = 10
+"""Brackets of types that may be open at once; arrays of PostgreSQL have six dimensions."""
+
+
+def deep_types(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Brackets behind names of types that are nested too deeply: ARRAY[ARRAY[...]], date(date(...)). The parser reads
+    what is inside as a type's size first, and again as values, which takes 2**n steps.
+    """
+    opened: list[bool] = []
+    for before, token in itertools.pairwise(tokens):
+        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET):
+            opened.append(before.token_type in Parser.TYPE_TOKENS)
+            if opened[-1] and sum(opened) > MOST_TYPES:
+                yield before
+        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET) and opened:
+            opened.pop()
+
+
 def stray_words(tokens: Sequence[Token]) -> Iterator[Token]:
     """DEFAULT at the end of CREATE, and AS MATERIALIZED before a query without brackets: the parser skips them."""
     if not tokens or tokens[0].token_type != TokenType.CREATE:
