@@ -289,3 +289,33 @@ def test_what_a_load_needed_is_given_back() -> None:
         assert structures.peek(trees.context, forest.FOREST_ENTRIES_N) == 5001
         words = 5001 * (forest.VERTEX_QUESTION + 16)  # an entry, a slot or two of the table, some room
         assert trees.measure()[2] < 8 * (words + 2 * 8 * 5001)
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_edges_that_stand_several_times(seed: int, held: bool) -> None:
+    """The largest batch counts copies: what a deletion leaves of them is told from the smaller ones. `held`: a reader of
+    the past keeps the times in it apart.
+    """
+    dice = np.random.default_rng(seed)
+    rows = dice.integers(0, 300, size=(2000, 2)).repeat(dice.integers(1, 4, size=2000), axis=0)
+    with ev.connect(history=10_000 if held else 0) as db:
+        edge, source = db.table("edge", {"src": int, "dst": int}), db.table("source", {"node": int})
+        source.insert([(0,)])
+        views = {"hops": Graph(edge).bfs(source), "parts": Graph(edge).wcc()}
+        kept = [db.view(name, made) for name, made in views.items()]
+        edge.insert(rows)
+        checked = [db.view(f"{name}_again", made, plan="rounds") for name, made in views.items()]
+        order = dice.permutation(len(rows))
+        at = 0
+        while at < len(rows) - 200:
+            many = int(dice.choice([1, 2, 5, 60]))
+            with db.transaction():
+                edge.delete(rows[order[at : at + many]])
+                if dice.random() < 0.3:
+                    edge.insert(rows[order[:1]])
+            at += many
+            if dice.random() < 0.1 or many == 60:
+                for mine, other in zip(kept, checked, strict=True):
+                    assert sorted(mine.rows()) == sorted(other.rows())
+        assert [sorted(v.rows()) for v in kept] == [sorted(v.rows()) for v in checked]

@@ -1,4 +1,4 @@
-"""Shared by all forms of the operator: the changes of a step by epoch, and the output of differences.
+"""Shared by all forms of the operator: its phases, the changes of a step by epoch, and the output of differences.
 
 Several epochs in one step are processed one after the other. The rows that arrived in the traces in the step are
 therefore first listed by epoch. The output of all of them is collected, sorted and passed on at the end.
@@ -6,12 +6,13 @@ therefore first listed by epoch. The output of all of them is collected, sorted 
 
 from __future__ import annotations
 
-from everview.kernels.build.native import inner, shared
+from everview.kernels.build.native import AGAIN, inner, shared
 from everview.kernels.frontier.forest import (
     FOREST_ASKED,
     FOREST_CHANGES,
     FOREST_CHANGES_N,
     FOREST_EPOCHS_AT,
+    FOREST_FUEL,
     FOREST_INITIAL,
     FOREST_NRULES,
     FOREST_OUT,
@@ -26,7 +27,7 @@ from everview.kernels.frontier.forest import (
     RULE_FORWARD,
     RULE_WORDS,
 )
-from everview.kernels.memory import alloc, free, ld, reserve, st
+from everview.kernels.memory import alloc, call_pointer, free, ld, reserve, st
 from everview.kernels.operators.arrange import TIMES_KEPT, emit
 from everview.kernels.run.scope import SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
@@ -136,4 +137,18 @@ def publish(ctx):
         return 0
     add_delta(output, batch, ld(ld(ctx, FOREST_SCOPE), SCOPE_NOW), ld(ctx, FOREST_STEP))
     emit(ld(ctx, FOREST_STREAM), batch, TIMES_KEPT)
+    return 0
+
+
+@inner
+def in_phases(ctx, begin, advance):
+    """A step of an operator, or the next part of one that was left: `begin` says whether there is anything to do, then
+    `advance` is called as long as it says that there is more. Both are addresses; a phase of 0 is idle.
+    """
+    if ld(ctx, FOREST_PHASE) == 0 and call_pointer(begin, ctx) == 0:
+        return 0
+    st(ctx, FOREST_FUEL, A_WHILE)
+    while call_pointer(advance, ctx) != 0:
+        if ld(ctx, FOREST_FUEL) < 0:
+            return AGAIN
     return 0

@@ -21,10 +21,10 @@ middle.
 
 from __future__ import annotations
 
-from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.build.native import entry, inner, operator, shared, task
 from everview.kernels.frontier.budget import keep_within, leave_budget
 from everview.kernels.frontier.edge_contributions import final_value
-from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
+from everview.kernels.frontier.epochs import SOURCES, WASTE, delta_of, gather, in_phases, publish, source
 from everview.kernels.frontier.forest import (
     FOREST_ASKED,
     FOREST_BUILT,
@@ -388,7 +388,7 @@ def _wasteful(ctx):
     return ld(ctx, HISTORY_NODES_N) > WASTE * history_rows(ctx) + 4096
 
 
-@shared
+@task
 def _begin(ctx):
     """The step begins. 0: there is nothing to do."""
     fresh = ld(ctx, FOREST_FRESH) != 0
@@ -458,9 +458,11 @@ def _work(ctx, time, base, growing):
     return False
 
 
-@inner
-def _advance(ctx, base, epochs):
+@task
+def _advance(ctx):
     """Do the next part of the work; whether there is more of it."""
+    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
+    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
     phase = ld(ctx, FOREST_PHASE)
     epoch = ld(ctx, FOREST_EPOCH)
     loud = ld(ctx, FOREST_LOUD) != 0
@@ -476,7 +478,7 @@ def _advance(ctx, base, epochs):
         if epoch > epochs:
             keep_within(ctx, 1)
             publish(ctx)
-            return False
+            return 0
         sort_out(ctx, epoch)
         st(ctx, FOREST_PHASE, WORK_RUNNING)
     elif phase == WORK_RUNNING:
@@ -486,21 +488,13 @@ def _advance(ctx, base, epochs):
         _say_asked(ctx, epoch, base + epoch)
         st(ctx, FOREST_EPOCH, epoch + 1)
         st(ctx, FOREST_PHASE, WORK_OPENING)
-    return True
+    return 1
 
 
 @operator
 def keep_histories(ctx):
     """Compiled operator; see the module."""
-    if ld(ctx, FOREST_PHASE) == WORK_IDLE and _begin(ctx) == 0:
-        return 0
-    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
-    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
-    st(ctx, FOREST_FUEL, A_WHILE)
-    while _advance(ctx, base, epochs):
-        if ld(ctx, FOREST_FUEL) < 0:
-            return AGAIN
-    return 0
+    return in_phases(ctx, _begin(), _advance())
 
 
 (

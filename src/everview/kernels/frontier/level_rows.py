@@ -14,9 +14,9 @@ It returns to the executor, to be called again, whenever its fuel is used up.
 
 from __future__ import annotations
 
-from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.build.native import entry, inner, operator, shared, task
 from everview.kernels.frontier.budget import leave_budget
-from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
+from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, in_phases, publish, source
 from everview.kernels.frontier.forest import (
     FOREST_BUILT,
     FOREST_EPOCH,
@@ -177,7 +177,7 @@ def _wasteful(ctx):
     return ld(ctx, HISTORY_NODES_N) > WASTE * (trace_rows(edges) + trace_rows(ld(ctx, FOREST_START))) + 4096
 
 
-@shared
+@task
 def _begin(ctx):
     """The step begins. 0: there is nothing to do."""
     fresh = ld(ctx, FOREST_FRESH) != 0
@@ -231,9 +231,11 @@ def _run(ctx, epoch, time):
         st(ctx, HISTORY_STAGE, REPAIR_BEGIN)
 
 
-@inner
-def _advance(ctx, base, epochs):
+@task
+def _advance(ctx):
     """Do the next part of the work; whether there is more of it."""
+    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
+    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
     phase = ld(ctx, FOREST_PHASE)
     epoch = ld(ctx, FOREST_EPOCH)
     if phase == KEEP_GROWING:
@@ -244,28 +246,20 @@ def _advance(ctx, base, epochs):
         if epoch > epochs:
             keep_levels_within(ctx)
             publish(ctx)
-            return False
+            return 0
         list_changes(ctx, epoch)
         st(ctx, HISTORY_QUESTION, 0)
         st(ctx, HISTORY_STAGE, REPAIR_BEGIN)
         st(ctx, FOREST_PHASE, KEEP_RUNNING)
     else:
         _run(ctx, epoch, base + epoch)
-    return True
+    return 1
 
 
 @operator
 def keep_levels(ctx):
     """Compiled operator; see the module."""
-    if ld(ctx, FOREST_PHASE) == KEEP_IDLE and _begin(ctx) == 0:
-        return 0
-    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
-    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
-    st(ctx, FOREST_FUEL, A_WHILE)
-    while _advance(ctx, base, epochs):
-        if ld(ctx, FOREST_FUEL) < 0:
-            return AGAIN
-    return 0
+    return in_phases(ctx, _begin(), _advance())
 
 
 # reading

@@ -84,27 +84,40 @@ def _copies(trace, other, batch, row, time):
     return total
 
 
+@inner
+def _only_adds(trace, batch):
+    """Whether no row of a batch takes anything away: it has nothing but insertions, or is the trace's oldest and of one
+    time. Then its rows are the sums of all there was until that time, which are never negative.
+    """
+    if ld(batch, BATCH_DIFF_MASK) == 0:
+        return True
+    return batch == ld(ld(trace, TRACE_TABLE), 0) and ld(batch, BATCH_TIME_MASK) == 0
+
+
 @shared
 def there(trace, batch, row, time):
     """Whether a row of a batch of the trace is there at a time.
 
-    A batch of nothing but insertions can only add to the sum. Mostly the largest one is like that, and the others show
-    that nothing was deleted: then it is not read.
+    A batch that only adds can but make the sum of a row's diffs larger. Mostly the largest one is like that, and it is
+    where the row was found: then it is not read again.
     """
     table = ld(trace, TRACE_TABLE)
     count = ld(trace, TRACE_COUNT)
-    total = 0
-    hint_rows(trace, ld(ld(batch, BATCH_DATA), row))
-    if ld(batch, BATCH_DIFF_MASK) == 0 and time_at(batch, ld(batch, BATCH_DATA), row) <= time:
-        total = 1
+    known = 0
+    if _only_adds(trace, batch) and time_at(batch, ld(batch, BATCH_DATA), row) <= time:
+        known = diff_at(batch, ld(batch, BATCH_DATA), row, 0)
+    total = known
     for b in range(count):
-        if ld(ld(table, b), BATCH_DIFF_MASK) != 0:
+        if not _only_adds(trace, ld(table, b)):
             total = plus(total, _copies(trace, ld(table, b), batch, row, time))
     if total > 0:
         return 1
-    total = 0
+    if ld(batch, BATCH_TIME_MASK) != 0:  # the row may stand in its batch at other times too
+        total -= known
+        known = 0
     for b in range(count):
-        total = plus(total, _copies(trace, ld(table, b), batch, row, time))
+        if _only_adds(trace, ld(table, b)) and (known == 0 or ld(table, b) != batch):
+            total = plus(total, _copies(trace, ld(table, b), batch, row, time))
     return 1 if total > 0 else 0
 
 

@@ -24,9 +24,9 @@ middle.
 
 from __future__ import annotations
 
-from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.build.native import entry, inner, operator, shared, task
 from everview.kernels.frontier.bulk_load import LOAD_DONE, LOAD_IMPOSSIBLE, grow_at_once, prepare
-from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source, spare_slots
+from everview.kernels.frontier.epochs import SOURCES, WASTE, delta_of, gather, in_phases, publish, source, spare_slots
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
@@ -35,7 +35,6 @@ from everview.kernels.frontier.forest import (
     FOREST_EPOCH,
     FOREST_FLIP,
     FOREST_FRESH,
-    FOREST_FUEL,
     FOREST_KEY,
     FOREST_LOAD,
     FOREST_LOG,
@@ -192,7 +191,7 @@ def say_changes(ctx, time):
     return 0
 
 
-@shared
+@task
 def _begin(ctx):
     """The step begins. 0: there is nothing to do."""
     fresh = ld(ctx, FOREST_FRESH) != 0
@@ -274,9 +273,11 @@ def _open(ctx, epoch, time):
         st(ctx, FOREST_PHASE, PHASE_TRIMMING)
 
 
-@inner
-def _advance(ctx, base, epochs):
+@task
+def _advance(ctx):
     """Do the next part of the work; whether there is more of it."""
+    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
+    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
     phase = ld(ctx, FOREST_PHASE)
     epoch = ld(ctx, FOREST_EPOCH)
     time = base + epoch
@@ -285,7 +286,7 @@ def _advance(ctx, base, epochs):
     elif phase == PHASE_OPENING:
         if epoch > epochs:
             publish(ctx)
-            return False
+            return 0
         _open(ctx, epoch, time)
     elif phase == PHASE_TRIMMING:
         if trim(ctx, time) != 0:
@@ -301,21 +302,13 @@ def _advance(ctx, base, epochs):
         say_changes(ctx, time)
         st(ctx, FOREST_EPOCH, epoch + 1)
         st(ctx, FOREST_PHASE, PHASE_OPENING)
-    return True
+    return 1
 
 
 @operator
 def keep_trees(ctx):
     """Compiled operator; see the module."""
-    if ld(ctx, FOREST_PHASE) == PHASE_IDLE and _begin(ctx) == 0:
-        return 0
-    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
-    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
-    st(ctx, FOREST_FUEL, A_WHILE)
-    while _advance(ctx, base, epochs):
-        if ld(ctx, FOREST_FUEL) < 0:
-            return AGAIN
-    return 0
+    return in_phases(ctx, _begin(), _advance())
 
 
 TREES_BYTES, DROP_TREES = range(2)

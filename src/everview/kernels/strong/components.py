@@ -24,9 +24,9 @@ anew. It returns to the executor, to be called again, whenever its fuel is used 
 
 from __future__ import annotations
 
-from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.build.native import entry, inner, operator, shared, task
 from everview.kernels.frontier.bulk_load import FEW_SLOTS, SPREAD_OUT, key_range
-from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
+from everview.kernels.frontier.epochs import SOURCES, WASTE, delta_of, gather, in_phases, publish, source
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
@@ -295,9 +295,11 @@ def _merge(ctx, epoch, time):
         _start_anew(ctx)
 
 
-@inner
-def _advance(ctx, base, epochs):
+@task
+def _advance(ctx):
     """Do the next part of the work; whether there is more of it."""
+    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
+    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
     phase = ld(ctx, FOREST_PHASE)
     epoch = ld(ctx, FOREST_EPOCH)
     time = base + epoch
@@ -308,7 +310,7 @@ def _advance(ctx, base, epochs):
     elif phase == STAGE_OPENING:
         if epoch > epochs:
             publish(ctx)
-            return False
+            return 0
         _open(ctx, epoch, time)
     elif phase == STAGE_HOPPING:
         if make_hops(ctx, time - 1) != 0:
@@ -339,10 +341,10 @@ def _advance(ctx, base, epochs):
         say_changes(ctx, time)
         st(ctx, FOREST_EPOCH, epoch + 1)
         st(ctx, FOREST_PHASE, STAGE_OPENING)
-    return True
+    return 1
 
 
-@shared
+@task
 def _begin(ctx):
     """The step begins. 0: there is nothing to do."""
     fresh = ld(ctx, FOREST_FRESH) != 0
@@ -374,15 +376,7 @@ def _begin(ctx):
 @operator
 def keep_components(ctx):
     """Compiled operator; see the module."""
-    if ld(ctx, FOREST_PHASE) == STAGE_IDLE and _begin(ctx) == 0:
-        return 0
-    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
-    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
-    st(ctx, FOREST_FUEL, A_WHILE)
-    while _advance(ctx, base, epochs):
-        if ld(ctx, FOREST_FUEL) < 0:
-            return AGAIN
-    return 0
+    return in_phases(ctx, _begin(), _advance())
 
 
 COMPONENTS_BYTES, DROP_COMPONENTS = range(2)
