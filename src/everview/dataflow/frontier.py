@@ -61,6 +61,22 @@ class FrontierOperator(Operator):
 
     kernels: Kernels
 
+    trace: Trace
+
+    def __init__(self, dataflow: Dataflow, columns: int, inputs: list[Arrangement], label: str) -> None:
+        super().__init__(dataflow, dataflow.root, columns, label)
+        self.partitioning = HASH_BY_FIRST
+        self.trace = self._output(columns)
+        self.inputs = [a.operator for a in inputs]
+
+    def _output(self, columns: int) -> Trace:
+        return Trace(self.dataflow, self.dataflow.root, columns)
+
+    def _ready(self, words: list[int]) -> None:
+        """The context is complete: the operator is part of the dataflow."""
+        self.context = self.forest = self.block(words)
+        self.dataflow.add(self)
+
     def instructions(self) -> list[Instruction]:
         return [(self.kernels.keep.address, self.context)]
 
@@ -98,17 +114,13 @@ class Trees(FrontierOperator):
         edges: list[tuple[Arrangement, Arrangement]],
         label: str,
     ) -> None:
-        super().__init__(dataflow, dataflow.root, len(node.types), label)
-        self.partitioning = HASH_BY_FIRST
-        self.trace = Trace(dataflow, dataflow.root, len(node.types))
-        self.inputs = [start.operator, *(a.operator for pair in edges for a in pair)]
+        super().__init__(dataflow, len(node.types), [start, *(a for pair in edges for a in pair)], label)
         self.spec = (node.rules, node.node, node.value, node.largest)
         place = {c: forest_k.VERTEX_QUESTION + i for i, c in enumerate(node.question)}
         place |= {node.node: forest_k.VERTEX_NODE} | ({} if node.value is None else {node.value: forest_k.VERTEX_VALUE})
         words = _context(self, self.trace, node, start, edges, forest_k.FOREST_WORDS)
         words[forest_k.FOREST_OUT_MAP] = self.block([place[c] for c in range(len(node.types))])
-        self.context = self.forest = self.block(words)
-        dataflow.add(self)
+        self._ready(words)
 
 
 class Histories(FrontierOperator):
@@ -131,11 +143,8 @@ class Histories(FrontierOperator):
         asked: Arrangement | None,
         label: str,
     ) -> None:
-        super().__init__(dataflow, dataflow.root, len(node.types), label)
-        self.partitioning = HASH_BY_FIRST
-        self.trace = Trace(dataflow, dataflow.root, len(node.types))
         others = [a for a in (initial, asked) if a is not None]
-        self.inputs = [start.operator, *(a.operator for pair in edges for a in pair), *(a.operator for a in others)]
+        super().__init__(dataflow, len(node.types), [start, *(a for pair in edges for a in pair), *others], label)
         self.spec = (node.rules, node.node, node.value, node.largest, node.total, node.rounds)
         self.purse = node.purse
         words = _context(self, self.trace, node, start, edges, history_k.HISTORY_WORDS)
@@ -147,8 +156,7 @@ class Histories(FrontierOperator):
         words[history_k.HISTORY_LIMIT] = history_k.NEVER if node.rounds is None else node.rounds
         words[history_k.HISTORY_OUT_KEY] = self.block([0] * (len(node.question) + 1))
         words[history_k.HISTORY_BUDGET] = dataflow.budgets.block(node.purse, node.budget)
-        self.context = self.forest = self.block(words)
-        dataflow.add(self)
+        self._ready(words)
 
 
 class Pairs(FrontierOperator):
@@ -162,10 +170,7 @@ class Pairs(FrontierOperator):
     def __init__(
         self, dataflow: Dataflow, node: Frontier, edges: tuple[Arrangement, Arrangement], asked: Arrangement, label: str
     ) -> None:
-        super().__init__(dataflow, dataflow.root, 3, label)
-        self.partitioning = HASH_BY_FIRST
-        self.trace = Trace(dataflow, dataflow.root, 3)
-        self.inputs = [*(a.operator for a in edges), asked.operator]
+        super().__init__(dataflow, 3, [*edges, asked], label)
         self.spec = (node.rules, node.node, node.value)
         self.purse = node.purse if node.lean else None
         words = [0] * meeting_k.PAIRS_WORDS
@@ -186,8 +191,7 @@ class Pairs(FrontierOperator):
             forest[forest_k.FOREST_KEY] = self.block([0, 0])
             forest[forest_k.FOREST_NODE] = self.block([0, 0])
             words[field] = self.block(forest)
-        self.context = self.forest = self.block(words)
-        dataflow.add(self)
+        self._ready(words)
 
 
 class Levels(FrontierOperator):
@@ -208,19 +212,18 @@ class Levels(FrontierOperator):
         edges: list[tuple[Arrangement, Arrangement]],
         label: str,
     ) -> None:
-        super().__init__(dataflow, dataflow.root, 3, label)
         assert node.levels is not None
-        self.partitioning = HASH_BY_FIRST
-        self.trace = PackedTrace(dataflow, dataflow.root, 3, self._unpack)
-        self.inputs = [start.operator, *(a.operator for a in edges[0])]
+        super().__init__(dataflow, 3, [start, *edges[0]], label)
         self.spec = (node.rules, node.node, node.value, node.levels)
         self.purse = node.purse
         words = _context(self, self.trace, node, start, edges, levels_k.LEVELS_WORDS)
         words[forest_k.FOREST_FORM] = forest_k.FORM_LEVELS
         words[levels_k.LEVELS_MOST] = node.levels
         words[history_k.HISTORY_BUDGET] = dataflow.budgets.block(node.purse, node.budget)
-        self.context = self.forest = self.block(words)
-        dataflow.add(self)
+        self._ready(words)
+
+    def _output(self, columns: int) -> Trace:
+        return PackedTrace(self.dataflow, self.dataflow.root, columns, self._unpack)
 
     def _unpack(self) -> None:
         """Fill the trace with rows, if it has none."""
@@ -259,10 +262,7 @@ class Components(FrontierOperator):
         edges: tuple[Arrangement, Arrangement],
         label: str,
     ) -> None:
-        super().__init__(dataflow, dataflow.root, 2, label)
-        self.partitioning = HASH_BY_FIRST
-        self.trace = Trace(dataflow, dataflow.root, 2)
-        self.inputs = [start.operator, *(a.operator for a in edges)]
+        super().__init__(dataflow, 2, [start, *edges], label)
         self.spec = (node.near, node.far, node.node, node.value)
         words = [0] * component_k.STRONG_WORDS
         _common(self, words)
@@ -278,8 +278,7 @@ class Components(FrontierOperator):
         words[forest_k.FOREST_KEY] = self.block([0])
         words[forest_k.FOREST_NODE] = self.block([0, 0])
         words[forest_k.FOREST_OUT_MAP] = self.block([forest_k.VERTEX_NODE, forest_k.VERTEX_VALUE])
-        self.context = self.forest = self.block(words)
-        dataflow.add(self)
+        self._ready(words)
 
 
 def _common(operator: Operator, words: list[int]) -> None:
