@@ -294,8 +294,8 @@ def test_what_a_load_needed_is_given_back() -> None:
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_edges_that_stand_several_times(seed: int, held: bool) -> None:
-    """The largest batch counts copies: what a deletion leaves of them is told from the smaller ones. `held`: a reader of
-    the past keeps the times in it apart.
+    """The largest batch counts copies: what a deletion leaves of them is told from the smaller ones. `held`: readers of
+    the past keep the times in it apart.
     """
     dice = np.random.default_rng(seed)
     rows = dice.integers(0, 300, size=(2000, 2)).repeat(dice.integers(1, 4, size=2000), axis=0)
