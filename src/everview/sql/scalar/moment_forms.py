@@ -97,7 +97,7 @@ def _from_sunday(scalars: Scalars, moment: exp.Expr) -> Expr:
     return found if zero else scalars.call("add", found, Literal(INT, 1))
 
 
-def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
+def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc | exp.DateTrunc) -> Expr:
     given = scalars.bind(node.this)
     named = node.args.get("zone")
     zone = None if named is None or given.type.kind != "timestamptz" else scalars.bind(named)
@@ -126,7 +126,7 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
 
 
 def on_datetrunc(scalars: Scalars, node: exp.DateTrunc) -> Expr:
-    found = on_timestamptrunc(scalars, node)  # type: ignore[arg-type]
+    found = on_timestamptrunc(scalars, node)
     is_day = scalars.source.dialect in JAVA and scalars.source.written(node).lower() == "trunc"
     return casts.cast_to(scalars, found, DATE) if is_day else found
 
