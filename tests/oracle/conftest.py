@@ -6,13 +6,15 @@ import tempfile
 from functools import partial
 from itertools import cycle
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from everview.kernels.build.native import DEBUG
 from tests.inside import inside
 from tests.oracle.harness import Runtime
 
-SHARE = {"threads": 0.5, "sharded": 0.4, "stored": 0.25, "spark": 0.03}
+SHARE = {"threads": 0.5, "sharded": 0.4, "stored": 0.25, "spilled": 0.15, "spark": 0.03}
 """Of the random examples that an embedded session sees: the others run the same operators, and take longer."""
 
 
@@ -41,6 +43,32 @@ def _threads() -> Runtime:
         return db
 
     return Runtime("threads", connect, share=SHARE["threads"])
+
+
+def _spilled() -> Runtime:
+    """A limit of a few MB: after every step all batches are moved into files; one, two or four threads, which share all
+    there is to share.
+    """
+    import everview as ev
+    from everview.runtime import spill
+
+    counts = cycle((1, 2, 4))
+
+    def connect(**options: Any) -> ev.Session:
+        threads = next(counts)
+        db = ev.connect(memory="4MB", threads=threads, **options)
+        embedded = inside(db).runtime
+        if threads > 1:
+            embedded.dataflow.threads.share_from(1)
+
+        def tidy(dataflow: Any) -> None:
+            with patch.object(spill, "SMALLEST", 1):
+                embedded.spill.make_room(dataflow, -1)
+
+        embedded.spill.tidy = tidy
+        return db
+
+    return Runtime("spilled", connect, share=SHARE["spilled"])
 
 
 def _stored() -> Runtime:
@@ -72,10 +100,14 @@ _RUNTIMES = {
     "embedded": _embedded,
     "threads": _threads,
     "sharded": _sharded,
+    "spilled": _spilled,
     "stored": _stored,
     "spark": _spark,
 }
-_MARKS = {"spark": pytest.mark.spark}
+_MARKS = {
+    "spark": pytest.mark.spark,
+    "spilled": pytest.mark.skipif(DEBUG, reason="the bounds-checked build reads no memory but its own"),
+}
 
 
 @pytest.fixture(scope="session", params=[pytest.param(n, id=n, marks=_MARKS.get(n, ())) for n in _RUNTIMES])

@@ -175,8 +175,8 @@ def flat(samples: list[int], slack: float) -> None:
 
 
 def test_memory_is_flat_over_thousands_of_epochs(runtime: Runtime) -> None:
-    """Fewer where every epoch wakes a thread, visits three shards or waits for the disk."""
-    epochs = {"threads": 4_000, "sharded": 2_000, "stored": 600}.get(runtime.name, 20_000)
+    """Fewer where every epoch wakes a thread, visits three shards, writes files or waits for the disk."""
+    epochs = {"threads": 4_000, "sharded": 2_000, "stored": 600, "spilled": 600}.get(runtime.name, 20_000)
     flat(run_epochs(runtime, epochs, history=100), 1.1)
 
 
@@ -233,8 +233,8 @@ def test_installing_the_100th_view_does_not_depend_on_the_size_of_the_index(runt
 @pytest.mark.slow
 @pytest.mark.long
 def test_memory_is_flat_over_1000000_epochs(runtime: Runtime) -> None:
-    if runtime.name == "threads":
-        pytest.skip("a million times waking a thread; some thousand epochs say the same")
+    if runtime.name in ("threads", "spilled"):
+        pytest.skip("a million times waking a thread or writing files; some thousand epochs say the same")
     flat(run_epochs(runtime, 1_000_000, history=1_000), 1.1)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from everview.dataflow.batch_merge import TraceShape
+from everview.dataflow.operators import NEVER
 from everview.spark.driver import compaction
 from everview.spark.driver.compaction import Request
 from everview.store import Image, Store
@@ -42,7 +43,7 @@ def test_pieces_are_ranges_of_rows_of_about_one_size(apart: bool, same: bool) ->
 
 
 def merge(store: Store, refs: list[Ref], name: str) -> Image | None:
-    request = Request((0, 0), tuple(refs), name, 9, TraceShape(2, 1, -1, 4, 5))
+    request = Request((0, 0), tuple(refs), name, 9, TraceShape(2, 1, -1, 4, 5, held=NEVER))
     found = request.run(store.files)
     return None if found is None else store.get(found)
 

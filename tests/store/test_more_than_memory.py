@@ -145,6 +145,26 @@ def test_everything_in_files_after_every_step(monkeypatch: pytest.MonkeyPatch, s
     plain.close()
 
 
+@pytest.mark.parametrize("history", [5, "1 hour"])
+def test_what_is_held_stays_readable_when_files_are_merged(monkeypatch: pytest.MonkeyPatch, history: int | str) -> None:
+    """A snapshot's time, and history by duration, which holds its oldest time: merges in files keep both apart."""
+    monkeypatch.setattr(spill, "SMALLEST", 1)
+    with ev.connect(memory="4MB", history=history) as db:
+        files = inside(db).runtime.spill
+        t = db.table("t", {"x": int})
+        v = db.view("v", t.distinct())
+        for i in range(10):
+            t.insert([(i,)])
+        held = v.as_of(7)
+        for i in range(10, 60):
+            t.insert([(i,)])
+            files.make_room(inside(db).runtime.dataflow, -1)
+            assert sorted(held.rows()) == [(x,) for x in range(7)]
+            assert sorted(v.changes(since=7)) == [((x,), x + 1, 1) for x in range(7, i + 1)]
+        traces = [o for o in saved_state.live(inside(db).runtime.dataflow) if saved_state.state_of(o) is not None]
+        assert files.spilled > 0 and max(_batches(o) for o in traces) < 10, "they were merged"
+
+
 def test_a_full_disk_refuses_steps_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "no room")

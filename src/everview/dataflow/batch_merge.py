@@ -22,6 +22,8 @@ class TraceShape:
     """how times advance: -1 outside loops"""
     since: int
     history: int
+    held: int
+    """the oldest time that a reader keeps, however long ago it was"""
 
     @classmethod
     def of(cls, trace: Trace) -> TraceShape:
@@ -29,12 +31,13 @@ class TraceShape:
             int(structures.peek(trace.address, field))
             for field in (trace_k.TRACE_DIFFS, trace_k.TRACE_KEEP, trace_k.TRACE_HISTORY)
         )
-        return cls(trace.cols, diffs, keep, trace.since, history)
+        return cls(trace.cols, diffs, keep, trace.since, history, trace.held)
 
     def merged(self, images: Iterable[Image], time: int) -> Image | None:
         """Merge batches in memory, advancing times as the trace would; None if they cancel."""
         scratch = structures.make_trace(self.cols, self.diffs, self.keep, self.since, 1, 0)
         structures.poke(scratch, trace_k.TRACE_HISTORY, self.history)
+        structures.poke(scratch, trace_k.TRACE_HOLD, self.held)
         try:
             for image in images:
                 saved_state.append(scratch, image, time)

@@ -81,11 +81,15 @@ class Trace:
         """
         if self._dataflow.sharded or not self.scope.is_root:
             return self.stored_since
-        time = self._dataflow.time
+        return max(self.stored_since, min(self._dataflow.time - self.history, self.held))
+
+    @property
+    def held(self) -> int:
+        """The oldest time that a reader keeps; NEVER if there is none."""
         held = min(self._holds, default=NEVER)
-        if self._released[0] == time:
+        if self._released[0] == self._dataflow.time:
             held = min(held, self._released[1])  # what is released stays readable until the next step
-        return max(self.stored_since, min(time - self.history, held))
+        return held
 
     @property
     def stored_since(self) -> int:
