@@ -154,7 +154,9 @@ def pairs(rows: Counted) -> Pairs:
 def _corr(p: Pairs) -> float | None:
     if p.xx == 0 or p.yy == 0:
         return None
-    return max(-1.0, min(1.0, p.xy / math.sqrt(p.xx) / math.sqrt(p.yy)))
+    product = p.xx * p.yy
+    both = math.sqrt(product) if 1e-300 < product < math.inf else math.sqrt(p.xx) * math.sqrt(p.yy)
+    return max(-1.0, min(1.0, p.xy / both))
 
 
 def _r2(p: Pairs) -> float | None:

@@ -49,6 +49,10 @@ _UNKNOWN = ("TZH", "TZM", "TZ", "tz", "OF", "B.C.", "A.D.", "BC", "AD", "bc", "a
 _NAMES = {f for f in _FIELDS if f.lower() in ("month", "mon", "day", "dy", "am", "pm", "a.m.", "p.m.", "rm")}
 
 
+_QUOTED = re.compile(r'"((?:\\.|[^"\\])*(?:\\$)?)"?', re.DOTALL)
+"""A text in double quotes, in which a backslash quotes what follows. Outside it only does so before a double quote."""
+
+
 @lru_cache(256)
 def parts(template: str) -> tuple[Part, ...]:
     """The parts of a template.
@@ -60,10 +64,14 @@ def parts(template: str) -> tuple[Part, ...]:
     i, bare = 0, False
     while i < len(template):
         if template[i] == '"':
-            end = template.find('"', i + 1)
-            end = len(template) if end < 0 else end
-            found.append(Part("", template[i + 1 : end]))
-            i = end + 1
+            quoted = _QUOTED.match(template, i)
+            assert quoted is not None
+            found.append(Part("", re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL)))
+            i = quoted.end()
+            continue
+        if template[i : i + 2] == '\\"':
+            found.append(Part("", '"'))
+            i += 2
             continue
         if template[i : i + 2].upper() in ("FM", "FX", "TM"):  # TM: in the local language, which is English
             bare = template[i : i + 2].upper() != "FX"

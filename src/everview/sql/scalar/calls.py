@@ -27,7 +27,7 @@ from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
 from everview.sql.text.call_names import SCALARS, TABLES, all_names
 from everview.sql.text.dialects import DEFAULT, PRINTING
-from everview.types import INT, STR, TIMESTAMP, TIMESTAMPTZ
+from everview.types import BYTES, INT, STR, TIMESTAMP, TIMESTAMPTZ
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -65,11 +65,11 @@ def of_node(node: exp.Expr, scalars: Scalars) -> Expr | None:
 def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
     """A library function; errors show the name as written."""
     args = [scalars.bind(a) for a in given]
-    if op == "concat_ws" and scalars.source.dialect not in PRINTING:
+    if op == "concat_ws" and args and scalars.source.dialect not in PRINTING:
         args = [args[0], *(_listed(scalars, a, args, at) for a in args[1:])]
     if any(a.type.kind == "timestamptz" for a in args) and not _fits(LIBRARY[op], args):
         args = [zones.local(scalars, a) for a in args]  # as the session's clocks show it
-    if op == "octet_length" and args[0].type.kind == "char" and args[0].type.width:
+    if op == "octet_length" and len(args) == 1 and args[0].type.kind == "char" and args[0].type.width:
         return _padded_octets(args[0], scalars)
     return called(op, _coerced(LIBRARY[op], args, given, scalars), at, scalars)
 
@@ -130,7 +130,7 @@ def _check_constants(op: str, args: list[Expr]) -> None:
 
 def _coerced(function: Routine, args: list[Expr], given: list[exp.Expr], scalars: Scalars) -> list[Expr]:
     """Quoted constants parsed for the first signature that then fits."""
-    quoted = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.type.kind == "str" and a.value is not None]
+    quoted = [i for i, a in enumerate(args) if constants.is_quoted(a) and not _is_computed(given[i])]
     if not quoted or _fits(function, args):
         return args
     for signature in function.signatures:
@@ -145,6 +145,11 @@ def _coerced(function: Routine, args: list[Expr], given: list[exp.Expr], scalars
         if _fits(function, tried):
             return tried
     return args
+
+
+def _is_computed(given: exp.Expr) -> bool:
+    """Whether a constant is what a call or an operator returned: then its type is no longer open."""
+    return isinstance(given.unnest(), (exp.Func, exp.Binary))
 
 
 def _fits(function: Routine, args: list[Expr]) -> bool:
@@ -243,6 +248,21 @@ def _binned(node: exp.Anonymous, args: list[Expr], scalars: Scalars) -> Expr:
     return functions.cast(made, TIMESTAMPTZ) if zoned else made
 
 
+def _digest(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """sha256('abc'): PostgreSQL has digests of bytea alone, so that a quoted constant is one."""
+    given = node.expressions
+    args = [scalars.bind(g) for g in given]
+    if (
+        scalars.source.dialect != DEFAULT
+        or len(args) != 1
+        or not constants.is_quoted(args[0])
+        or _is_computed(given[0])
+    ):
+        return routine(node.name.lower(), given, node, scalars)
+    data = constants.text_as(args[0].value, BYTES, given[0], scalars.source)  # type: ignore[attr-defined]
+    return called(node.name.lower(), [data], node, scalars)
+
+
 def _age(node: exp.Anonymous, scalars: Scalars) -> Expr:
     """age(a, b); age(b) is from today"""
     given = list(node.expressions)
@@ -294,6 +314,7 @@ SPECIAL: dict[str, Callable[[exp.Anonymous, Scalars], Expr]] = {
     "date_bin": _date_bin,
     "time_bucket": _date_bin,
     "age": _age,
+    **dict.fromkeys(("sha224", "sha256", "sha384", "sha512"), _digest),
     "date_part": _date_part,
     "format": _format,
     "make_interval": _make_interval,

@@ -10,9 +10,10 @@ from sqlglot import exp
 from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
-from everview.sql.scalar import calls, constants, names, roundings, zones
+from everview.sql.scalar import calls, constants, foreign_functions, names, roundings, zones
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.type_names import in_words
+from everview.sql.text.dialects import DEFAULT
 from everview.sql.text.error_positions import SqlError
 from everview.types import DATE, FLOAT, INT, STR, DataType, small_int
 
@@ -42,12 +43,12 @@ ZONED = ("timestamp", "date", "time", "str")
 
 
 def on_cast(scalars: Scalars, node: exp.Cast) -> Expr:
-    if isinstance(node.this, exp.IntDiv):
-        return scalars.bind(node.this)  # sqlglot wraps div(a, b) into a cast
     if scalars.compiler.parameters.lacks_type(node.this):
         raise Learned(node.this.name, names.data_type(node.to, scalars.source))
     value = scalars.bind(node.this)
     target = names.data_type(node.to, scalars.source)
+    if (rounded := _rounded(scalars, node, target)) is not None:
+        return rounded
     if isinstance(value, Literal) and constants.is_quoted(value) and _reads_now(value.value, target):
         return constants.text_as(value.value, target, node.this, scalars.source)
     if (value.type.kind, target.kind) == ("time", "timestamp"):
@@ -56,6 +57,30 @@ def on_cast(scalars: Scalars, node: exp.Cast) -> Expr:
     if is_number and target.kind in ("timestamp", "timestamptz", "date"):
         return _moment_of_number(scalars, value, target, node)
     return _limited(scalars, cast_to(scalars, value, target), node.to)
+
+
+_ROUNDED = (
+    "CASE WHEN $1 >= timestamp '2000-01-01' THEN date_bin({unit}, $1 + {half}, '2000-01-01')"
+    " ELSE date_bin({unit}, $1 + {half} - interval '1 microsecond', '2000-01-01') END"
+)
+"""A moment to some digits after the second: a half is rounded away from 2000, as in PostgreSQL."""
+
+
+def _rounded(scalars: Scalars, node: exp.Cast, target: DataType) -> Expr | None:
+    """A cast to timestamp(3) or timestamptz(3); None if it is to something else."""
+    sizes = node.to.expressions
+    moments = target.kind in ("timestamp", "timestamptz") and scalars.source.dialect in (DEFAULT, "trino", "presto")
+    if not moments or len(sizes) != 1 or not sizes[0].this.is_int:
+        return None
+    digits = int(sizes[0].this.name)
+    exact = exp.Cast(this=node.this, to=exp.DataType(this=node.to.this))
+    if digits > 5:
+        return scalars.bind(exact)
+    unit = 10 ** (6 - digits)
+    text = _ROUNDED.format(unit=f"interval '{unit} microseconds'", half=f"interval '{unit // 2} microseconds'")
+    if target.kind == "timestamptz":
+        text = text.replace("$1", "($1 AT TIME ZONE 'UTC')").join(("(", ") AT TIME ZONE 'UTC'"))
+    return foreign_functions.composed((text,), "cast", [exact], node, scalars)
 
 
 def on_trycast(scalars: Scalars, node: exp.TryCast) -> Expr:

@@ -12,7 +12,16 @@ from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.library.datetimes import COUNTED, EXTRACTED, TRUNCATED
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import calls, casts, constants, division, foreign_functions, interval_arithmetic, zones
+from everview.sql.scalar import (
+    calls,
+    casts,
+    constants,
+    division,
+    foreign_functions,
+    interval_arithmetic,
+    strftime,
+    zones,
+)
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
@@ -25,13 +34,30 @@ if TYPE_CHECKING:
 FRACTIONS = ("postgres", "redshift", "materialize", "risingwave", "spark", "spark2", "databricks", "hive")
 """Dialects in which extract(second from x) has digits after the point."""
 
+_FROM_SUNDAY = "(extract(doy FROM $1) + 6 - extract(dow FROM $1)) / 7"
+_WEEKS = {
+    **dict.fromkeys(("mysql", "doris", "starrocks", "singlestore", "bigquery"), _FROM_SUNDAY),
+    **dict.fromkeys(
+        ("tsql", "fabric"),
+        f"{_FROM_SUNDAY} + CASE WHEN (extract(doy FROM $1) - extract(dow FROM $1)) % 7 = 1 THEN 0 ELSE 1 END",
+    ),
+}
+"""Weeks from Sundays: those before the first one are week 0, or in T-SQL a week 1. Elsewhere they are ISO's."""
+
 _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "day", "q": "quarter"}
 """Other words for units of date_trunc."""
 
 
 def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     unit, value = node.name.lower(), scalars.bind(node.expression)
+    if isinstance(node.this, exp.Literal):
+        consumed_parts.read(node.this)  # quotes around a unit mean nothing
     unit = {"microsecond": "microseconds", "millisecond": "milliseconds", "dayofyear": "doy"}.get(unit, unit)
+    if unit in ("week", "isoweek", "iso_week", "weekiso"):
+        weeks = _WEEKS.get(scalars.source.dialect) if unit == "week" else None
+        if weeks is not None:
+            return foreign_functions.composed((weeks,), unit, [node.expression], node, scalars)
+        unit = "week"
     if unit == "dayofweek" or (unit == "dow" and scalars.source.dialect in JAVA):
         return _from_sunday(scalars, node.expression)
     found = interval_arithmetic.extracted(scalars, unit, value, node)
@@ -225,10 +251,16 @@ def on_template(scalars: Scalars, node: exp.Expr) -> Expr:
     which would give wrong results.
     """
     template = node.args.get("format")
+    if template is not None and strftime.has_templates(scalars.source.dialect):
+        return strftime.printed(scalars, node) if isinstance(node, exp.TimeToStr) else strftime.parsed(scalars, node)
     if template is None and isinstance(node, exp.TsOrDsToDate) and scalars.source.dialect in casts.SPARKS:
         node.args.get("safe")  # always said
         value = scalars.bind(node.this)
         return casts.day_of_text(scalars, value)
+    if isinstance(template, exp.Literal) and scalars.source.dialect == "redshift":  # MON is not Mon
+        consumed_parts.understood(template)
+        upper = template.name.replace("%b", "MON").replace("%B", "MONTH")
+        node.set("format", exp.Literal.string(upper))
     if template is None or scalars.source.dialect not in JAVA:
         return scalars.bind(scalars.in_our_words(node))
     if not isinstance(template, exp.Literal):

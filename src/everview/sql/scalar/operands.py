@@ -54,7 +54,10 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.StrPosition: ("this", "substr", "position"),
     exp.RegexpExtract: ("this", "expression", "group", "null_if_pos_overflow"),
     exp.DateDiff: ("this", "expression", "unit", "date_part_boundary"),
-    **dict.fromkeys((exp.TimeToStr, exp.StrToTime, exp.TsOrDsToDate, exp.StrToDate), ("this", "format", "safe")),
+    **dict.fromkeys(
+        (exp.TimeToStr, exp.StrToTime, exp.TsOrDsToDate, exp.StrToDate),
+        ("this", "format", "safe", "zone", "default_year", "target_type"),
+    ),
     exp.ConvertTimezone: ("source_tz", "target_tz", "timestamp"),
     exp.SubstringIndex: ("this", "delimiter", "count"),
     exp.Overlay: ("this", "expression", "from_", "for_"),

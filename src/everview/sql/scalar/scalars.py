@@ -116,7 +116,7 @@ class Scalars:
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression over the positions of the scope's relation."""
-        if node is None:
+        if not isinstance(node, exp.Expr):  # sqlglot puts False where an optional argument is not given
             raise consumed_parts.Missing
         if self._remembered is not None and id(node) in self._remembered:
             return self._remembered[id(node)][1]
@@ -169,18 +169,22 @@ class Scalars:
         if kind in comparisons.COMPARISONS:
             return comparisons.comparison(self, node, comparisons.COMPARISONS[kind])
         handler = FORMS.get(kind)
-        if handler is None:
-            made = calls.of_node(node, self)
-            return made if made is not None else self.bind(self.in_our_words(node))
-        self.source.only(node, *PARTS.get(kind, OPERANDS))
+        if handler is not None:
+            self.source.only(node, *PARTS.get(kind, OPERANDS))
         try:
-            return handler(self, node)
+            return handler(self, node) if handler is not None else self._of_other_dialect(node)
         except consumed_parts.Missing:
             what = f"{self.source.written(node)} lacks an argument"
             raise self.source.error(node, "E_ARITY", what, "see docs/sql.md for what it takes") from None
 
+    def _of_other_dialect(self, node: exp.Expr) -> Expr:
+        made = calls.of_node(node, self)
+        return made if made is not None else self.bind(self.in_our_words(node))
+
     def in_our_words(self, node: exp.Expr) -> exp.Expr:
         """A function of another dialect in terms of ours, or the error that it is unknown."""
+        if any(part.error_messages() for part in node.walk()):
+            raise consumed_parts.Missing
         found = dialects.in_our_words(node) if isinstance(node, exp.Func) else None
         if found is None:
             raise self.refused(node)

@@ -20,7 +20,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.parser import Parser
 
 _CONTENT = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
@@ -50,6 +50,7 @@ _OWN_WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.ComputedColumnConstraint: ("GENERATED", "ALWAYS", "STORED"),
     exp.SequenceProperties: ("INCREMENT", "MINVALUE", "MAXVALUE", "CYCLE", "CACHE"),
     exp.Reference: ("ACTION", "INITIALLY", "DEFERRED", "IMMEDIATE", "SIMPLE"),
+    exp.Extract: (*(unit for unit in Dialect.DATE_PART_MAPPING if len(unit) > 1), "ISO_WEEK", "ISOWK", "ISOWW", "QQ"),
 }
 """Words that say nothing but that a node is there."""
 
