@@ -112,6 +112,20 @@ class ObservedAttributes(Mapping[str, Any]):
         return len(self.of)
 
 
+class Anybody(Principal):
+    """A principal with every attribute: what is bound for readers to come is checked for this one.
+
+    >>> Anybody().setting("tenant")
+    '0'
+    """
+
+    def __init__(self) -> None:
+        super().__init__("anybody", free=True)
+
+    def setting(self, name: str) -> Any:
+        return "0"
+
+
 NOBODY = Principal("")
 """A principal that is not authenticated yet: nothing is allowed."""
 

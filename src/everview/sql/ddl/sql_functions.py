@@ -31,6 +31,7 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
 from everview.plan.nodes import Project
 from everview.session.names.entries import FunctionMade
+from everview.session.rights.principal import Anybody
 from everview.sql.ddl import function_arguments
 from everview.sql.scalar import casts, names
 from everview.sql.select import row_functions
@@ -282,6 +283,7 @@ def _check(sql: Statements, made: FunctionMade, reader: _Reader, body_at: int) -
     text = re.sub(r"[^\n]", " ", reader.source.text[: max(body_at, 0)]) + made.body
     source = Source(text, dialect=made.dialect, zone=sql.core.zone, types=sql.core.types)
     compiler = sql.compiler(source)
+    compiler.reader = Anybody()
     types = tuple(data_type(kind) for _, kind in made.parameters)
     scope = Scope(_parameter_relation(made, plan.Table(-1, types or (INT,))), source)
     tree = statement_reader.parsed(source)

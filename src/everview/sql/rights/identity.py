@@ -41,6 +41,8 @@ def setting(node: exp.Anonymous, scalars: Scalars) -> Expr:
 
 def _asking(node: exp.Expr, scalars: Scalars) -> Principal:
     compiler = scalars.compiler
+    if compiler.reader is not None:  # a function that a policy calls
+        return compiler.reader
     who = WHO.get() or OURSELVES
     if compiler.standing and compiler.core.access.acting() is None:
         raise scalars.source.refuse(

@@ -36,7 +36,7 @@ from everview.expr.nodes import ColumnRef
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.rights.access import NO_RIGHTS, Access, forbidden
-from everview.session.rights.principal import Principal, acting, as_text
+from everview.session.rights.principal import Anybody, Principal, acting, as_text
 from everview.session.rights.roles import PUBLIC, Policy
 from everview.session.sql_settings import CURRENT, SqlSettings, settings_of_call
 from everview.sql.ddl import schemas
@@ -184,7 +184,7 @@ def _condition(sql: Statements, words: Words, table: str) -> str:
         tree = statement_reader.parsed(source)
         _check_path(sql, tree, source)
         compiler = _inner(sql.compiler(source))
-        with acting(_Anybody()), path_of_policies():
+        with acting(Anybody()), path_of_policies():
             consumed_parts.whole(tree, source, lambda: compiler.derived(tree, {}))
     except PlanError as error:
         words.at = at
@@ -214,16 +214,6 @@ def path_of_policies() -> Iterator[None]:
         yield
 
 
-class _Anybody(Principal):
-    """A principal with every attribute, for validating conditions."""
-
-    def __init__(self) -> None:
-        super().__init__("anybody", free=True)
-
-    def setting(self, name: str) -> Any:
-        return "0"
-
-
 # binding
 
 
@@ -242,8 +232,11 @@ def visible(compiler: Compiler, name: str, relation: Relation, command: str = "S
     used = asked(tree, who, shared=compiler.shared)
     compiler.claims.update(used)
     inner = _inner(compiler, source)
+    inner.reader = who
     with acting(None), path_of_policies():
         found = inner.derived(tree, {})
+    compiler.claims.update(inner.claims)
+    compiler.clock_read |= inner.clock_read
     node = unwrapped(found.node)
     return replace(found, node=node)
 

@@ -7,6 +7,7 @@ current user could see and change. This holds however the rows arrive: SQL, COPY
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from everview.session.rights.principal import COMMAND, Principal, acting
 from everview.sql.answers import one_off
 from everview.sql.rights import policies
 from everview.sql.select.compiler import Compiler
+from everview.sql.select.scopes import Field, Relation
 from everview.sql.text import statement_reader
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def check(core: Core, table: Table, rows: Any, diff: int) -> None:
     codes = rows if isinstance(rows, np.ndarray) else columns_of(rows) if len(rows) else None
     if codes is None or not codes.size:
         return
-    if _passing(core, table, _bound(core, table, text, who), codes) < codes.shape[1]:
+    if _passing(core, table, text, who, codes) < codes.shape[1]:
         what = "a new row of" if diff > 0 else "a row to be taken from"
         raise forbidden(
             f"{what} {relation_of(table).label} is not allowed by its policies", "rows of others cannot be changed"
@@ -72,33 +74,56 @@ def check_returned(core: Core, table: Table, rows: Any) -> None:
     if text is None or who is None or not rows:
         return
     codes = relation_of(table).codec.encode(rows)
-    if _passing(core, table, _bound(core, table, text, who), codes) < codes.shape[1]:
+    if _passing(core, table, text, who, codes) < codes.shape[1]:
         raise forbidden(
             f"RETURNING would give rows of {relation_of(table).label} that its policies hide", "leave RETURNING out"
         )
 
 
-def _bound(core: Core, table: Table, text: str, who: Principal) -> plan.Node:
-    """The table's rows that fulfil a condition."""
-    known: dict[Any, plan.Node] = core.attached.setdefault("row checks", {})
+@dataclass(frozen=True)
+class Admitted:
+    """The rows that a condition of a policy admits, for somebody."""
+
+    node: plan.Node
+    at_once: bool
+    """whether it reads the clock: then it holds at this moment only"""
+    place: plan.Table | None = None
+    """what stands for the rows that are to be admitted"""
+
+
+def _bound(core: Core, table: Table, text: str, who: Principal) -> Admitted:
+    """Which of some rows a condition admits; in the condition's subqueries the table is what is stored."""
+    known: dict[Any, Admitted] = core.attached.setdefault("row checks", {})
     definitions = core.catalog.meaning, core.access.version
     key = relation_of(table).id, text, who.name, tuple(sorted(who.attributes.items())), definitions
-    if key not in known:
+    found = known.get(key)
+    if found is None:
+        found = bound(core, relation_of(table).label, text, who, apart=True)
+        if found.at_once:
+            return found
         while len(known) >= MOST_KNOWN:
             known.pop(next(iter(known)))
-        known[key] = bound(core, relation_of(table).label, text, who)
-    return known[key]
+        known[key] = found
+    return found
 
 
-def bound(core: Core, name: str, text: str, who: Principal) -> plan.Node:
-    """The rows of a table or view that fulfil a condition of a policy, for somebody."""
+def bound(core: Core, name: str, text: str, who: Principal, *, apart: bool = False) -> Admitted:
+    """The rows of a table or view that fulfil a condition of a policy, for somebody; `apart`: of rows that are given
+    later, in place of those that are stored.
+    """
     source = policies._source(f"SELECT * FROM {policies._from(name)} WHERE {text}")
     tree = statement_reader.parsed(source)
     policies.asked(tree, who)
     compiler = Compiler(core.session, source)
-    compiler.trusted = True
+    compiler.trusted, compiler.reader = True, who
+    place: plan.Table | None = None
+    if apart:
+        relation = relation_of(core.session[name])
+        place = plan.Table(-1, relation.node.types)
+        compiler.stand_in = tree.args["from_"].this, Relation(place, tuple(Field(c.name) for c in relation.columns))
     with acting(None), policies.path_of_policies():
-        return policies.unwrapped(compiler.derived(tree, {}).node)
+        node = policies.unwrapped(compiler.derived(tree, {}).node)
+    return Admitted(node, compiler.clock_read, place)
 
 
 def filter_of(node: plan.Node, table: plan.Node) -> Expr | None:
@@ -108,14 +133,16 @@ def filter_of(node: plan.Node, table: plan.Node) -> Expr | None:
     return None
 
 
-def _passing(core: Core, table: Table, node: plan.Node, codes: np.ndarray) -> int:
-    """How many of the rows fulfil it."""
-    relation = relation_of(table)
-    predicate = filter_of(node, relation.node)
+def _passing(core: Core, table: Table, text: str, who: Principal, codes: np.ndarray) -> int:
+    """How many of some rows a condition admits."""
+    relation, admitted = relation_of(table), _bound(core, table, text, who)
+    node, place = admitted.node, admitted.place
+    assert place is not None
+    predicate = filter_of(node, place)
     if predicate is not None:
         return len(evaluate((), predicate, np.ascontiguousarray(codes), core.interner).kept)
-    rows = plan.Constant(tuple(map(tuple, relation.codec.decode_rows(codes))), relation.node.types)
-    asked = substituted(node, {relation.node: rows})
+    rows = plan.Constant(tuple(map(tuple, relation.codec.decode_rows(codes))), place.types)
+    asked = substituted(node, {place: rows})
     columns = list(relation.columns)
     found = one_off.rows(core.session, asked, lambda: Collection(asked, columns, core), None, "once")
     return int(found.shape[1])
@@ -136,7 +163,7 @@ def check_shown(core: Core, derivations: Iterable[Any]) -> None:
         text = policies.condition(core.access, part.source, "SELECT")
         if text is not None and part.row is not None:
             codes = relation_of(table).codec.encode([tuple(part.row)])
-            if not _passing(core, table, _bound(core, table, text, who), codes):
+            if not _passing(core, table, text, who, codes):
                 raise forbidden("the reasons contain rows that you may not see", "ask about rows of your own")
 
 

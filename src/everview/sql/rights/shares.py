@@ -359,7 +359,7 @@ class Share:
 
 
 class Computed:
-    """What a user sees of a table or view whose policy reads other tables: computed on demand."""
+    """What a user sees of a table or view whose policy reads other tables, or the clock: computed on demand."""
 
     def __init__(self, of: Subscribable | Table, rows: Callable[[], np.ndarray]) -> None:
         self._of, self._core, self._rows = of, of._core, rows
@@ -396,7 +396,7 @@ class Computed:
     def _refused(self, *_: object) -> Any:
         raise InputError(
             "E_UNSUPPORTED",
-            f"a policy of {self._relation.label} asks other tables, so this cannot be told",
+            f"a policy of {self._relation.label} asks other tables or the clock, so this cannot be told",
             "use SELECT, SUBSCRIBE",
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everview.codes.values import encode_value
-from everview.errors import RowErrors
+from everview.errors import InputError, RowErrors
 from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef, Literal
 from everview.language.collection import Collection
@@ -39,10 +39,10 @@ def seen(session: Session, name: Any) -> Any:
     text = policies.condition(core.access, name, "SELECT")
     if text is None:
         return found
-    node = row_checks.bound(core, name, text, who)
-    predicate = row_checks.filter_of(node, relation_of(found).node)
-    if predicate is None:
-        columns = list(relation_of(found).columns)
+    admitted = row_checks.bound(core, name, text, who)
+    predicate = row_checks.filter_of(admitted.node, relation_of(found).node)
+    if predicate is None or admitted.at_once:
+        node, columns = admitted.node, list(relation_of(found).columns)
         return Computed(found, lambda: one_off.rows(session, node, lambda: Collection(node, columns, core), None))
     route = route_of(core, relation_of(found).node, predicate)
     if route is not None:
@@ -81,7 +81,11 @@ def shown_rows(core: Core, name: str) -> plan.Node:
     if who is None or text is None:
         node: plan.Node = relation_of(core.session[name]).node
         return node
-    return row_checks.bound(core, name, text, who)
+    admitted = row_checks.bound(core, name, text, who)
+    if admitted.at_once:
+        what = f"a policy of {name} reads the clock, which plans of clients and rules cannot"
+        raise InputError("E_UNSUPPORTED", what, "use SQL: there now() moves")
+    return admitted.node
 
 
 def whole(session: Session, name: str, what: str) -> Any:

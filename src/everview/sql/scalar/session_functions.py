@@ -43,6 +43,7 @@ def on_currentdate(scalars: Scalars, node: exp.CurrentDate) -> Expr:
 
 
 def _now(scalars: Scalars) -> dt.datetime:
+    scalars.compiler.clock_read = True
     return scalars.source.now(lambda: scalars.compiler.session.now)
 
 

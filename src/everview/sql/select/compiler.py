@@ -39,6 +39,7 @@ from everview.sql.text import consumed_parts
 from everview.sql.text.error_positions import Source
 
 if TYPE_CHECKING:
+    from everview.session.rights.principal import Principal
     from everview.session.session import Session
 
 ORDER_BY_SIZE_ROWS = 10_000
@@ -71,6 +72,12 @@ class Compiler:
         """Whether attributes in policies are parameters, not constants."""
         self.claims: dict[str, Any] = {}
         """The current user's attributes that the plan depends on, with their values."""
+        self.reader: Principal | None = None
+        """In a policy's condition: whose rows it selects, which functions that it calls may ask."""
+        self.stand_in: tuple[exp.Expr, Relation] | None = None
+        """A table of the statement that stands for other rows: those that a policy is to admit."""
+        self.clock_read = False
+        """Whether now() is a constant in the plan, which therefore holds at this moment only."""
         self.command = "SELECT"
         """The command that changes the target's rows."""
         self.loop_depth = 0
@@ -120,6 +127,8 @@ class Compiler:
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A WITH query, table or view by name."""
+        if self.stand_in is not None and node is self.stand_in[0]:
+            return self.stand_in[1]
         if files.is_file(node, self.source):
             return files.relation(self, node)
         full = schemas.full_name(node)
