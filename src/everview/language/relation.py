@@ -63,7 +63,9 @@ class Relation:
         for parent in parents:
             if more := relation_of(parent).rules:
                 self.rules = (*self.rules, *(r for r in more if r not in self.rules))
-        self.bound: Mapping[str, Any] = MappingProxyType({})
+        self.bound: Mapping[str, Any] = MappingProxyType(
+            {name: value for parent in parents for name, value in relation_of(parent).bound.items()}
+        )
         """attributes of the creator whose values are in the plan: nobody else may use it (`session.rights`)"""
         check_running(self.loop_tokens)
         hash(node)  # hashes are cached in the nodes: computed step by step, this avoids deep recursion later

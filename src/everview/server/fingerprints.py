@@ -20,4 +20,9 @@ def stamp_of(session: Session, who: Principal | None, reads: Sequence[str]) -> s
     roles = sorted(access.all_roles(who.name))
     free = [access.is_free(who), any(access.roles[r].bypass for r in roles if r in access.roles)]
     things = [("relation", n) for n in reads] + [("schema", n.rpartition(".")[0]) for n in reads if "." in n]
-    return repr([access.alive(who), free, roles, [access.rights.get(thing) for thing in things]])
+    rights = [access.rights.get(thing) for thing in things]
+    policies = [policy for found in rights if found is not None for policy in found.policies]
+    called = {name.removesuffix("()") for policy in policies for name in policy.reads or () if name.endswith("()")}
+    functions = core_of(session).catalog.sql_functions
+    bodies = [functions.get(name) for name in sorted(called)]
+    return repr([access.alive(who), free, roles, rights, [access.is_upheld(n) for n in reads], bodies])

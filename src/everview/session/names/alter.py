@@ -69,17 +69,20 @@ class Altering:
         """Rename a table or view."""
         self._begin(f"{old!r} cannot be renamed")
         self._core.access.may_own("relation", old)
+        self._core.access.refuse_read(old)
         self._core.access.may_create(new)
         self._catalog.check_new(new)
         self._refuse_pipelines(old)
         entry = Renamed(old, new)
         self._catalog.note(entry, then=lambda: self._rename(entry))
+        self._core.access.rename_sights(old, new)
 
     def rename_columns(self, name: str, columns: tuple[str, ...]) -> None:
         """Rename the columns of a table or view."""
         self._begin(f"columns of {name!r} cannot be renamed")
         self._core.access.may_own("relation", name)
         self._core.access.refuse_policies(name)
+        self._core.access.refuse_read(name)
         self._refuse_pipelines(name)
         if name in self._catalog.tables:
             self._refuse_followers(self._catalog.tables[name])
@@ -103,6 +106,8 @@ class Altering:
         for one in (relation.label, *gone):
             core.access.may_own("relation", one)
         core.access.refuse_grants(relation.label, [c.name for c in columns])
+        if not {c.name for c in relation.columns} <= {c.name for c in columns}:
+            core.access.refuse_read(relation.label)
         self._refuse_pipelines(relation.label)
         self._refuse_followers(table, gone)
         if gone and core.clock.agenda.of(table):  # a table cannot be altered while its views have clock followers

@@ -41,6 +41,7 @@ class SqlFunctions:
         self._core.transactions.refuse_supposed("functions cannot be dropped")
         self._core.runtime.backing.check_writable(f"function {name!r} cannot be dropped")
         self._core.access.may_own("function", name)
+        self._core.access.refuse_read(f"{name}()")
         for user in self.users_of(name):
             if user in self._catalog.views:
                 self._definitions.views.drop(self._catalog.views[user])

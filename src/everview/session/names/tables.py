@@ -195,6 +195,7 @@ class Tables:
         for name in (relation.label, *(relation.views if cascade else ())):
             if not name.startswith((TRANSIENT, RESERVED_PREFIX)):
                 core.access.may_own("relation", name)
+                core.access.refuse_read(name, itself=False)
         users = self.users_of(table)
         if users and not cascade:
             raise PlanError(

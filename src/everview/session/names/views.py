@@ -24,7 +24,7 @@ from everview.session.names.entries import ViewDropped, ViewMade
 from everview.session.names.overview import TRANSIENT
 from everview.session.names.plan_preparation import rewritten
 from everview.session.reads.snapshot import keep_snapshots
-from everview.session.relations import ViewRelation
+from everview.session.relations import KeptRelation, ViewRelation
 from everview.session.table import Table
 from everview.session.view import View
 
@@ -73,8 +73,24 @@ class Views:
             rules = () if catalog.entry_log is None else _rules_in(kept)
             with self._definitions.noting(view, ViewMade(name, *made, source.plan_why, source.calls, rules)):
                 pass
-            core.access.made("relation", name, source.bound)
+            core.access.made("relation", name, source.bound, self._read_by(collection))
         return view
+
+    def _read_by(self, collection: Collection) -> list[str]:
+        """The tables and views that a collection is built from, by name."""
+        found: dict[str, None] = {}
+        seen: set[int] = set()
+        left = [collection]
+        while left:
+            relation = relation_of(left.pop())
+            if relation.number in seen:
+                continue
+            seen.add(relation.number)
+            if isinstance(relation, KeptRelation):
+                found[relation.label] = None
+            else:
+                left += relation.parents
+        return list(found)
 
     def declare(
         self,
@@ -170,6 +186,7 @@ class Views:
             self._definitions.collect()
         else:
             core.access.may_own("relation", relation.label)
+            core.access.refuse_read(relation.label, itself=False)
             core.transactions.refuse_supposed("views cannot be dropped")
             core.runtime.backing.check_writable(f"view {relation.label!r} cannot be dropped")
             self._catalog.note(ViewDropped(relation.label))

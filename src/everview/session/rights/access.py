@@ -87,8 +87,10 @@ class Access:
 
     def forget(self, kind: str, name: str) -> None:
         """Remove the rights of a dropped object, whose entry goes with the object's."""
-        if (kind, name) in self.rights:
+        there = (kind, name) in self.rights
+        if there:
             self.rights = {k: r for k, r in self.rights.items() if k != (kind, name)}
+        if there or kind == "function":  # policies may call it
             self.version += 1
 
     def renamed(self, old: str, new: str) -> None:
@@ -96,6 +98,13 @@ class Access:
         if ("relation", old) in self.rights:
             self.rights = {(k, new if (k, n) == ("relation", old) else n): r for (k, n), r in self.rights.items()}
             self.version += 1
+
+    def rename_sights(self, old: str, new: str) -> None:
+        """Let views know a renamed table or view by its new name."""
+        for (kind, name), rights in list(self.rights.items()):
+            if old in rights.sights:
+                sights = {new if n == old else n: seen for n, seen in rights.sights.items()}
+                self.set_rights(kind, name, replace(rights, sights=sights))
 
     # identity
 
@@ -156,9 +165,14 @@ class Access:
         if kind == "relation" and "." in name and not self._in_schema(name.rpartition(".")[0], roles):
             return False
         rights = self.rights.get((kind, name), NO_RIGHTS)
-        if rights.owner in roles and rights.owner:
-            return self._fits(rights, who)
-        return any(privilege in rights.grants.get(role, ()) for role in roles) and self._fits(rights, who)
+        if not self._fits(rights, who) or (kind == "relation" and privilege == "SELECT" and not self.is_upheld(name)):
+            return False
+        return self._given(privilege, rights, roles)
+
+    def _given(self, privilege: str, rights: Rights, roles: Iterable[str]) -> bool:
+        if rights.owner and rights.owner in roles:
+            return True
+        return any(privilege in rights.grants.get(role, ()) for role in roles)
 
     def columns(self, privilege: str, name: str, who: Principal | None = None) -> frozenset[str] | None:
         """The columns of a table or view for which a principal (by default the current one) has a privilege; None:
@@ -170,6 +184,8 @@ class Access:
         rights = self.rights.get(("relation", name), NO_RIGHTS)
         roles = self.all_roles(who.name)
         if not self._fits(rights, who) or ("." in name and not self._in_schema(name.rpartition(".")[0], roles)):
+            return frozenset()
+        if not self.is_upheld(name):
             return frozenset()
         return frozenset().union(*(rights.columns(privilege, role) for role in roles))
 
@@ -195,6 +211,31 @@ class Access:
         """Whether a view is restricted to principals with the attributes of its creator."""
         return bool(self.rights.get(("relation", name), NO_RIGHTS).bound)
 
+    # what views show
+
+    def sight(self, name: str, who: Principal) -> str:
+        """A text that changes with what somebody may see of a table or view: whether, which columns, which rows."""
+        columns, policies = self.columns("SELECT", name, who), self._policies(name, "SELECT", who)
+        rows = None if policies is None else [(p.using, p.restrictive) for p in policies]
+        return repr((None if columns is None else sorted(columns), rows))
+
+    def sights(self, names: Iterable[str]) -> dict[str, str]:
+        """What the current principal sees of what it reads in a view; empty if it may see everything."""
+        who = self.acting()
+        if who is None:
+            return {}
+        return {n: self.sight(n, who) for n in names if not n.startswith(RESERVED_PREFIX)}
+
+    def is_upheld(self, name: str) -> bool:
+        """Whether a view shows what its owner may still see. It was computed with its creator's eyes: if a right is
+        revoked, or a policy changes, it would go on showing what nobody may show any more.
+        """
+        rights = self.rights.get(("relation", name), NO_RIGHTS)
+        if not rights.sights:
+            return True
+        owner = Principal(rights.owner, rights.bound)
+        return self.is_free(owner) or all(self.sight(n, owner) == seen for n, seen in rights.sights.items())
+
     def owns(self, kind: str, name: str, who: Principal | None = None) -> bool:
         """Whether a principal owns an object."""
         who = WHO.get() if who is None else who
@@ -211,6 +252,8 @@ class Access:
         rights = self.rights.get((kind, name), NO_RIGHTS)
         if any(self.has(p, kind, name, who) for g in rights.grants.values() for p in g):
             return True
+        if rights.sights and self._fits(rights, who) and self._given("SELECT", rights, self.all_roles(who.name)):
+            return True  # but it can no longer be read
         return kind == "relation" and bool(self.columns("SELECT", name, who))
 
     def visible(self, names: Iterable[str]) -> list[str]:
@@ -245,7 +288,12 @@ class Access:
 
     def refused(self, privilege: str, kind: str, name: str, who: Principal) -> InputError:
         """Return the error for an object that is forbidden or does not exist; it does not reveal which."""
-        what = {"relation": "table or view", "function": "function", "schema": "schema"}[kind]
+        what = {"relation": "table or view"}.get(kind, kind)
+        if kind == "relation" and self.sees(kind, name, who) and not self.is_upheld(name):
+            owner = self.rights[kind, name].owner
+            return forbidden(
+                f"{name} shows what {owner} might see when it was created, and that has changed", "create it again"
+            )
         if kind == "relation" and self.sees(kind, name, who):
             some = " all columns of" if self.columns(privilege, name, who) else ""
             return forbidden(
@@ -307,6 +355,17 @@ class Access:
         wanted = {"UPDATE": ("UPDATE",), "TRUNCATE": ("TRUNCATE",), "MERGE": (alone, "UPDATE")}.get(command, (alone,))
         if not any(self.has(p, "relation", name, who) for p in wanted):
             raise self.refused(wanted[0], "relation", name, who)
+
+    def refuse_read(self, name: str, *, itself: bool = True) -> None:
+        """Refuse to drop or rename what conditions of policies read (a function: `f()`): another one of its name would
+        be read instead. `itself`: whether policies of the same table count.
+        """
+        for (kind, thing), rights in self.rights.items():
+            for policy in rights.policies if itself or thing != name else ():
+                if policy.mentions(name):
+                    which = f"the policy {policy.name} on {thing}" if self.sees(kind, thing) else "a policy"
+                    hint = f"DROP POLICY {policy.name} ON {thing} first" if self.sees(kind, thing) else ""
+                    raise InputError("E_IN_USE", f"{which} reads {name}", hint)
 
     def refuse_policies(self, name: str) -> None:
         """Refuse to rename columns that policies refer to."""
@@ -376,12 +435,14 @@ class Access:
 
     # ownership
 
-    def made(self, kind: str, name: str, bound: Mapping[str, Any] | None = None) -> None:
-        """Record a new object as owned by the current role."""
+    def made(self, kind: str, name: str, bound: Mapping[str, Any] | None = None, reads: Iterable[str] = ()) -> None:
+        """Record a new object as owned by the current role; a view also with its creator's attributes in it, and what
+        it reads.
+        """
         who = WHO.get()
         if who is None or (who.free and not who.acts_as) or name.startswith(RESERVED_PREFIX):
             return
-        self.set_rights(kind, name, Rights(who.name, bound=dict(bound or {})))
+        self.set_rights(kind, name, Rights(who.name, bound=dict(bound or {}), sights=self.sights(reads)))
 
     # row-level security
 
@@ -389,8 +450,9 @@ class Access:
         """The policies that apply to the current principal; None if all rows are visible, an empty tuple if none
         are."""
         who = self.acting()
-        if who is None:
-            return None
+        return None if who is None else self._policies(name, command, who)
+
+    def _policies(self, name: str, command: str, who: Principal) -> tuple[Policy, ...] | None:
         rights = self.rights.get(("relation", name), NO_RIGHTS)
         roles = self.all_roles(who.name)
         if not rights.row_security or (rights.owner in roles and rights.owner and not rights.forced):

@@ -8,6 +8,7 @@ another one changes it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -75,6 +76,19 @@ class Policy:
     using: str = ""
     check: str = ""
     restrictive: bool = False
+    reads: tuple[str, ...] | None = None
+    """the tables and views that the conditions read, and functions, as `f()`; None: written before it was kept"""
+
+    def mentions(self, name: str) -> bool:
+        """Whether the conditions read a table or view, or call a function (`f()`).
+
+        >>> Policy("p", using="x IN (SELECT y FROM member)").mentions("member")
+        True
+        """
+        if self.reads is not None:
+            return name in self.reads
+        word = re.escape(name.removesuffix("()").rpartition(".")[2])
+        return re.search(rf"\b{word}\b", f"{self.using} {self.check}", re.IGNORECASE) is not None
 
     def counts_for(self, command: str) -> bool:
         """Whether it applies to a command."""
@@ -113,6 +127,8 @@ class Rights:
     policies: tuple[Policy, ...] = ()
     bound: Mapping[str, Any] = field(default_factory=dict)
     """attributes whose values are built into a view: only principals with the same values may read it"""
+    sights: Mapping[str, str] = field(default_factory=dict)
+    """what the owner of a view might see of that which it reads when it was created (`Access.sight`)"""
 
     @cached_property
     def grants(self) -> dict[str, tuple[str, ...]]:
@@ -204,5 +220,10 @@ def read_rights(text: str) -> Rights:
     given = [Grant(**{**g, "columns": tuple(g["columns"])}) for g in found.pop("given", ())]
     given += [Grant(role, privilege) for role, privileges in older.items() for privilege in privileges]
     found["given"] = tuple(given)
-    found["policies"] = tuple(Policy(**{**p, "roles": tuple(p["roles"])}) for p in found["policies"])
+    found["policies"] = tuple(_read_policy(p) for p in found["policies"])
     return Rights(**found)
+
+
+def _read_policy(found: dict[str, Any]) -> Policy:
+    reads = found.get("reads")
+    return Policy(**{**found, "roles": tuple(found["roles"]), "reads": None if reads is None else tuple(reads)})

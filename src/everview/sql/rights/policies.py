@@ -33,15 +33,17 @@ from sqlglot import exp
 
 from everview.errors import PlanError, did_you_mean
 from everview.expr.nodes import ColumnRef
+from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.rights.access import NO_RIGHTS, Access, forbidden
 from everview.session.rights.principal import Anybody, Principal, acting, as_text
 from everview.session.rights.roles import PUBLIC, Policy
 from everview.session.sql_settings import CURRENT, SqlSettings, settings_of_call
 from everview.sql.ddl import schemas
 from everview.sql.rights import roles
-from everview.sql.select.scopes import Relation
+from everview.sql.select.scopes import Field, Relation
 from everview.sql.text import consumed_parts, statement_reader
 from everview.sql.text.error_positions import Source, SqlError
 from everview.sql.text.token_reader import Words
@@ -170,7 +172,7 @@ def _clauses(sql: Statements, words: Words, table: str, policy: Policy) -> Polic
     words.end()
     if not policy.using and not policy.check:
         raise words.error("a policy has a condition", "USING (tenant = current_setting('tenant'))")
-    return policy
+    return replace(policy, reads=_reads(sql, table, [policy.using, policy.check]))
 
 
 def _condition(sql: Statements, words: Words, table: str) -> str:
@@ -179,18 +181,36 @@ def _condition(sql: Statements, words: Words, table: str) -> str:
     text = words.brackets()
     if not text:
         raise words.error("a condition in brackets is missing here", "USING (x = 1)")
-    source = _source(f"SELECT * FROM {_from(table)} WHERE {text}")
     try:
-        tree = statement_reader.parsed(source)
-        _check_path(sql, tree, source)
-        compiler = _inner(sql.compiler(source))
-        with acting(Anybody()), path_of_policies():
-            consumed_parts.whole(tree, source, lambda: compiler.derived(tree, {}))
+        _bound(sql, table, text)
     except PlanError as error:
         words.at = at
         message = error.message.partition(": ")[2] if isinstance(error, SqlError) else error.message
         raise words.error(f"the condition cannot be used: {message}", error.hint, error.code) from None
     return text
+
+
+def _bound(sql: Statements, table: str, text: str) -> Compiler:
+    """Bind a condition for whoever will read; its compiler knows what its subqueries read, and what it calls."""
+    source = _source(f"SELECT * FROM {_from(table)} WHERE {text}")
+    tree = statement_reader.parsed(source)
+    _check_path(sql, tree, source)
+    compiler = _inner(sql.compiler(source))
+    relation = relation_of(sql.session[table])
+    own = Relation(relation.node, tuple(Field(c.name) for c in relation.columns))
+    compiler.stand_in = tree.args["from_"].this, own
+    with acting(Anybody()), path_of_policies():
+        consumed_parts.whole(tree, source, lambda: compiler.derived(tree, {}))
+    return compiler
+
+
+def _reads(sql: Statements, table: str, texts: Iterable[str]) -> tuple[str, ...]:
+    """The tables and views that conditions read, and the functions that they call."""
+    found: dict[str, None] = {}
+    for text in filter(None, texts):
+        compiler = _bound(sql, table, text)
+        found.update(dict.fromkeys([*compiler.used, *(f"{name}()" for name in compiler.called)]))
+    return tuple(name for name in found if not name.startswith(RESERVED_PREFIX))
 
 
 def _check_path(sql: Statements, tree: exp.Expr, source: Source) -> None:
