@@ -131,7 +131,8 @@ def _principal(role: Role, more: dict[str, Any], token: str, until: float | None
     plain = {
         str(k).lower(): v for k, v in {**role.attributes, **more}.items() if isinstance(v, (str, int, float, bool))
     }
-    return Principal(role.name, plain, token=token, until=until)
+    digest = next((t.digest for t in role.tokens if t.name == token), "")
+    return Principal(role.name, plain, token=token, until=until, proof=(role.made, digest))
 
 
 def _is_over(until: float | None) -> bool:

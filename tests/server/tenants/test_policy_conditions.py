@@ -12,7 +12,7 @@ import pytest
 import everview as ev
 from everview.session.rights.principal import acting
 from everview.sql import statements_of
-from everview.sql.rights import shared_queries
+from everview.sql.rights import visible_relations
 from everview.sql.rights.shares import Computed
 from tests.server.tenants.asking import ANN, BOB, refused, rows
 
@@ -150,7 +150,7 @@ def test_who_follows_it_hears_when_a_row_is_over(timed: Any, query: str) -> None
         text = f"({query})" if query else "t"
         following = timed.sql(f"SUBSCRIBE TO {text}")
         following.listen(hear)
-        seen = shared_queries.visible_relations.seen(timed, "t")
+        seen = visible_relations.seen(timed, "t")
         assert isinstance(seen, Computed) and sorted(r[0] for r in seen.rows()) == [1, 2]
     for batch in following:
         hear(batch)

@@ -13,6 +13,7 @@ with the rows (`Once`), so this also holds after a crash of the server.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from everview.sql.rights.shares import Computed, Share
 from everview.wire.envelopes import ARROW, arrow_table
 
 if TYPE_CHECKING:
+    from everview.session.rights.principal import Principal
     from everview.session.session import Session
 
 T = TypeVar("T")
@@ -230,8 +232,17 @@ KEYS = 1024
 """Number of idempotency keys that are remembered."""
 
 
+def _attributes(who: Principal | None) -> str:
+    """What tells people with the same role apart."""
+    given = [] if who is None else sorted(who.attributes.items())
+    return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:16] if given else ""
+
+
 class Once:
     """The keys of pushed rows, stored in the session's offsets: in `KEYS` slots, in rotation.
+
+    Keys are per role. Somebody with other attributes of the same role has other rows: a key that both use is refused,
+    as it would be wrong to tell the second that its rows are there.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -246,28 +257,35 @@ class Once:
         self._core = core_of(session)
         who = self._core.access.acting()
         self._whose = "" if who is None else f"{who.role}\0"
-        """keys are per role"""
-        self._found: dict[str, int] | None = self._core.attached.get("pushed")
+        self._attributes = _attributes(who)
+        self._found: dict[str, tuple[int, str]] | None = self._core.attached.get("pushed")
         if self._found is None:
             kept = [(n, v) for n, v in self._core.runtime.offsets.items() if n.startswith("pushed/")]
             read = sorted((json.loads(v) for _, v in kept), key=lambda entry: entry[1])
-            self._found = self._core.attached["pushed"] = dict(read)
+            found = {key: (time, more[0] if more else "") for key, time, *more in read}  # older entries have two parts
+            self._found = self._core.attached["pushed"] = found
 
     def known(self, key: str) -> int | None:
         """The time at which rows with a key were committed."""
         assert self._found is not None
-        return self._found.get(self._whose + key)
+        time, attributes = self._found.get(self._whose + key, (None, ""))
+        if attributes and attributes != self._attributes:
+            raise InputError(
+                "E_KEY", "somebody else with the same role has used this Idempotency-Key", "choose keys at random"
+            )
+        return time
 
     def note(self, key: str, time: int) -> None:
         """Record a key in the current transaction, which will have this time."""
         if len(key) > 200:
             raise InputError("E_TOO_LONG", "the Idempotency-Key is too long", "up to 200 letters")
-        self._core.transactions.set_offset(f"pushed/{time % KEYS}", json.dumps([self._whose + key, time]))
+        entry = [self._whose + key, time, self._attributes]
+        self._core.transactions.set_offset(f"pushed/{time % KEYS}", json.dumps(entry))
 
     def done(self, key: str | None, time: int) -> None:
         """Called when that transaction is complete."""
         assert self._found is not None
         if key is not None:
-            self._found[self._whose + key] = time
+            self._found[self._whose + key] = time, self._attributes
         while len(self._found) > KEYS:
             del self._found[next(iter(self._found))]

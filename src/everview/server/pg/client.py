@@ -81,6 +81,10 @@ class Client:
         self.user = user
         self.who = who
         """the principal that has logged in, acting as the role that SET ROLE said"""
+        self.first = who
+        """the principal that has logged in"""
+        self._roles = {"": who}
+        """those that it has been, by role"""
         self.database = database
         self.memory: int | None = None
         self.seconds: float | None = None
@@ -136,8 +140,13 @@ class Client:
     def _limit(self) -> float | None:
         return min((s for s in (self.settings.seconds, self.seconds) if s), default=None)
 
-    def act_as(self, who: Principal) -> None:
-        """Do what follows as another role; in the connection's own task."""
+    def act_as(self, who: Principal, *, local: bool = False) -> None:
+        """Do what follows as another role, or what follows in this transaction; in the connection's own task."""
+        self._roles[who.acts_as] = who
+        self.settings.set_role(who.acts_as, local=local)
+        self._become(who)
+
+    def _become(self, who: Principal) -> None:
         self.who = who
         WHO.set(who)
 
@@ -197,6 +206,8 @@ class Client:
 
     def _ended(self, *, undo: bool) -> None:
         self.settings.end(undo=undo)
+        role = self.settings.show("role")
+        self._become(self._roles["" if role == "none" else role])
         self.explicit = self.failed = False
         self.portals.clear()
         for name in [n for n, c in self.cursors.items() if not c.held]:

@@ -92,6 +92,10 @@ class Work:
         self._began: int | None = None
         self._codecs: dict[int, tuple[Table, object]] = {}
 
+    def discard(self) -> None:
+        """Forget what statements have set: how queries are shared and joins planned, the dialect, sequences."""
+        self._sql = None
+
     # transactions
 
     def begin(self, isolation: str = READ_COMMITTED, read_only: bool = False) -> None:

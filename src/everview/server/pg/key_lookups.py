@@ -88,8 +88,13 @@ class Quick:
             core.lock.release()
 
     def is_stale(self, who: Principal | None, path: str) -> bool:
-        """Whether it must be bound again."""
-        return (self.core.access.version, self.core.catalog.meaning, who, path) != self.bound_for
+        """Whether it must be bound again, or is for somebody whose token has expired."""
+        return (who is not None and who.is_over) or (
+            self.core.access.version,
+            self.core.catalog.meaning,
+            who,
+            path,
+        ) != self.bound_for
 
     def _fit(self, who: Principal | None, path: str) -> bool:
         core, relation = self.core, relation_of(self.of)

@@ -90,6 +90,9 @@ _DEFAULTS = {
 """Settings that can, and how they begin."""
 
 _SPELLED = {name.lower(): name for name in REPORTED}
+_ROLES = ("role", "session_authorization")
+"""What decides about rights, which is more than a value."""
+
 _FLAGS = {"on": "on", "true": "on", "yes": "on", "1": "on", "off": "off", "false": "off", "no": "off", "0": "off"}
 _LEVELS = ("read committed", "repeatable read", "serializable", "read uncommitted")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -112,7 +115,9 @@ class Settings:
         self._told: dict[str, str] = {}
         self._changed = True
         """whether there may be news"""
-        for name, value in (given or {}).items():
+        begun = dict(given or {})
+        self._values["session_authorization"] = begun.pop("session_authorization", "everview")
+        for name, value in begun.items():
             self.set(name, value)
         self._first = dict(self._values)
 
@@ -141,17 +146,25 @@ class Settings:
             return
         if key not in self._values and "." not in key:
             raise _unknown(name, [*self._values, *self._fixed])
-        checked = _checked(key, value)
+        if key in _ROLES and value.lower() not in ("none", "default", self._values[key].lower()):
+            raise PgError("E_OPTION", "0A000", f"{name} is not set like other settings", "SET ROLE sets it")
+        self._put(key, _checked(key, value), local)
+
+    def set_role(self, name: str, *, local: bool = False) -> None:
+        """Show the role that the connection acts as; the setting ends with the transaction as others do."""
+        self._put("role", name or "none", local)
+
+    def _put(self, key: str, checked: str, local: bool) -> None:
         if local:
             self._local.setdefault(key, self._values.get(key, ""))
         self._values[key] = checked
         self._changed = True
 
     def reset(self) -> None:
-        """Everything as it began."""
+        """Everything as it began, but for the role: as in PostgreSQL, RESET ROLE resets it."""
         self._changed = True
-        self._values = dict(self._first)
-        self._local.clear()
+        self._values = {**self._first, "role": self._values["role"]}
+        self._local = {key: value for key, value in self._local.items() if key == "role"}
 
     def begin(self) -> None:
         """A transaction begins."""

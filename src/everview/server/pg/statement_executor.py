@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from everview.errors import EverviewError, did_you_mean
@@ -312,7 +311,7 @@ async def _set(client: Client, command: Command) -> Answer | None:
     if words.next_is("TRANSACTION"):
         return _set_transaction(client, words)
     if words.next_is("AUTHORIZATION") or words.next_is("ROLE"):
-        return await _set_role(client, words)
+        return await _set_role(client, words, local=local)
     if words.next_is("TIME", "ZONE"):
         name = "timezone"
     elif words.next_is("NAMES"):
@@ -328,16 +327,21 @@ async def _set(client: Client, command: Command) -> Answer | None:
     return Answer("SET")
 
 
-async def _set_role(client: Client, words: Reader) -> Answer:
-    """SET ROLE name | NONE, SET SESSION AUTHORIZATION name | DEFAULT"""
+async def _set_role(client: Client, words: Reader, *, local: bool) -> Answer:
+    """SET [LOCAL] ROLE [= | TO] name | NONE, SET SESSION AUTHORIZATION name | DEFAULT"""
+    words.next_is("=") or words.next_is("TO")
     name = words.take("a role").text
     words.end()
+    if local and not client.inside:
+        client.told("SET LOCAL has an effect inside a transaction only", severity="WARNING", state="25P01")
+        return Answer("SET")
     if name.lower() in ("none", "default"):
-        client.act_as(replace(client.who, acts_as=""))
+        client.act_as(client.first, local=local)
         return Answer("SET")
-    if name.lower() == client.user.lower() and client.who.free:  # drivers and dumps set what they are
-        return Answer("SET")
-    client.act_as(await client.run(lambda s: client.work.inside(s, lambda sql: roles.acting_as(sql, name.lower()))))
+    if name.lower() == client.user.lower() and client.who.free and not client.who.acts_as:
+        return Answer("SET")  # drivers and dumps set what they are
+    found = await client.run(lambda s: client.work.inside(s, lambda sql: roles.acting_as(sql, name.lower())))
+    client.act_as(found, local=local)
     return Answer("SET")
 
 
@@ -389,7 +393,7 @@ async def _reset(client: Client, command: Command) -> Answer | None:
     if words.next_is("ALL"):
         client.settings.reset()
     elif words.next_is("ROLE") or words.next_is("SESSION", "AUTHORIZATION"):
-        client.act_as(replace(client.who, acts_as=""))
+        client.act_as(client.first)
     else:
         name = "timezone" if words.next_is("TIME", "ZONE") else words.name("a setting")
         client.settings.set(name, None)
@@ -441,7 +445,8 @@ async def _discard(client: Client, command: Command) -> Answer | None:
         if client.explicit:
             raise PgError("E_TRANSACTION", "25001", "DISCARD ALL cannot run inside a transaction", "COMMIT first")
         client.settings.reset()
-        client.act_as(replace(client.who, acts_as=""))
+        client.act_as(client.first)
+        client.work.discard()
         client.prepared.clear()
         client.portals.clear()
         cursors.close_all(client)

@@ -61,6 +61,7 @@ class Metadata:
             self._catalog.sequences[entry.name] = entry
         elif isinstance(entry, SequenceDropped):
             self._catalog.sequences.pop(entry.name, None)
+            self._core.access.forget("sequence", entry.name)
         else:
             remarks = self._catalog.defaults if isinstance(entry, DefaultSet) else self._catalog.comments
             remarks[entry.name, entry.column] = entry.text

@@ -231,6 +231,7 @@ class Tables:
         self._core.access.forget("relation", relation.label)
         for name in [n for n, s in self._catalog.sequences.items() if s.owner[:1] == (relation.label,)]:
             del self._catalog.sequences[name]
+            self._core.access.forget("sequence", name)
         self._core.constraints.noticed()
         del tables[relation.label]
         self._core.subscriptions.forget(table)

@@ -27,7 +27,7 @@ from everview.errors import InputError
 from everview.language.relation import relation_of
 from everview.session import doors
 from everview.session.clock.follower import RESERVED_PREFIX
-from everview.session.names.entries import AccessSet
+from everview.session.names.entries import AccessSet, SequenceMade
 from everview.session.rights.principal import COMMAND, WHO, Principal, as_text
 from everview.session.rights.roles import PUBLIC, Grant, Policy, Rights, Role, read_rights, read_role, written
 
@@ -59,15 +59,17 @@ class Access:
         self._core.definitions.remarks.add(AccessSet("role", role.name, written(role)))
 
     def drop_role(self, name: str) -> None:
-        """Drop a role, its memberships, and everything granted to it."""
+        """Drop a role, its memberships, everything granted to it, and what policies say of it."""
         for role in list(self.roles.values()):
             if name in (*role.member_of, *role.admin_of):
                 left = tuple(m for m in role.member_of if m != name)
                 self.set_role(replace(role, member_of=left, admin_of=tuple(a for a in role.admin_of if a != name)))
         for (kind, thing), rights in list(self.rights.items()):
-            if any(name in (g.role, g.by) for g in rights.given):
-                given = tuple(g for g in rights.given if g.role != name)
-                self.set_rights(kind, thing, replace(rights, given=given).supported())
+            given = tuple(g for g in rights.given if g.role != name)
+            policies = tuple(replace(p, roles=tuple(r for r in p.roles if r != name)) for p in rights.policies)
+            left = replace(rights, given=given, policies=policies)
+            if left != rights or any(g.by == name for g in given):
+                self.set_rights(kind, thing, left.supported())
         self._core.definitions.remarks.add(AccessSet("role", name, ""))
 
     def set_rights(self, kind: str, name: str, rights: Rights) -> None:
@@ -141,17 +143,24 @@ class Access:
 
     def alive(self, who: Principal) -> bool:
         """Whether a principal would still be admitted: its role and token still exist."""
-        if who.until is not None and who.until <= time.time():
+        if who.is_over:
             return False
         if who.free:
             return True
         role = self.roles.get(who.role)
         if role is None or not role.login or not self.may_act_as(who, who.name):
             return False
+        made, digest = who.proof
+        if made and made != role.made:
+            return False
         tokens = {t.name: t for t in role.tokens}
         if who.token and who.token != "jwt":
             token = tokens.get(who.token)
-            return token is not None and (token.until is None or token.until > time.time())
+            return (
+                token is not None
+                and digest in ("", token.digest)
+                and (token.until is None or token.until > time.time())
+            )
         return True
 
     # privileges
@@ -326,6 +335,19 @@ class Access:
     def may_execute(self, name: str) -> None:
         """Refuse unless a function may be called."""
         self.may("EXECUTE", "function", name.lower())
+
+    def may_number(self, privilege: str, made: SequenceMade) -> None:
+        """Refuse to use or set a sequence by name. Those who may insert into a table may use its columns' sequences;
+        a DEFAULT needs no right at all.
+        """
+        if self.acting() is None or (made.owner and self.owns("relation", made.owner[0])):
+            return
+        table = made.owner[0] if made.owner and privilege != "UPDATE" else ""
+        if table and any(self.has(p, "relation", table) for p in ("INSERT", "UPDATE")):
+            return
+        if privilege != "UPDATE" and self.has("UPDATE", "sequence", made.name):
+            return
+        self.may(privilege, "sequence", made.name)
 
     def may_manage(self, what: str, *, look: bool = False) -> None:
         """Refuse server-wide operations; members of `pg_monitor` may inspect."""

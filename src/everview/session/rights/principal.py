@@ -10,6 +10,7 @@ path is closed rather than open.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -38,6 +39,8 @@ class Principal:
     """expiry of that token, in seconds since the epoch"""
     free: bool = False
     """whether it has the server's own token and is unrestricted"""
+    proof: tuple[str, str] = ("", "")
+    """which role of this name it is (`Role.made`), and the digest of its token: others may get the names later"""
 
     def __post_init__(self) -> None:
         """Attributes become texts, as they are read: claims 1 and true would be equal, but are not the same."""
@@ -54,6 +57,11 @@ class Principal:
     def as_role(self, name: str) -> Principal:
         """The same principal acting as another role."""
         return replace(self, acts_as=name)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its token has expired."""
+        return self.until is not None and self.until <= time.time()
 
     def setting(self, name: str) -> Any:
         """The value of an attribute; None if it does not exist."""

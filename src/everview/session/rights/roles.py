@@ -21,6 +21,7 @@ PRIVILEGES: dict[str, tuple[str, ...]] = {
     "relation": ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"),
     "function": ("EXECUTE",),
     "schema": ("CREATE", "USAGE"),
+    "sequence": ("USAGE", "SELECT", "UPDATE"),
 }
 """Grantable privileges by kind of object; SUBSCRIBE is a synonym of SELECT."""
 
@@ -61,6 +62,8 @@ class Role:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     quotas: Mapping[str, float] = field(default_factory=dict)
     tokens: tuple[Token, ...] = ()
+    made: str = ""
+    """tells it from a role of the same name that was dropped before"""
 
     def __hash__(self) -> int:
         return hash(self.name)

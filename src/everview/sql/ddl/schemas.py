@@ -91,7 +91,7 @@ def new_name(sql: Statements, target: exp.Expr, source: Source) -> str:
         given = target.args["db"].name
         schema = names.spelled(given, there)
         if schema not in there:
-            raise source.error(target, "E_NAME", f"there is no schema {given}", _hint(given, there))
+            raise source.error(target, "E_NAME", f"there is no schema {given}", _hint(sql, given))
         full = f"{schema}.{target.name}"
     return names.spelled(full, [*sql.session.tables, *sql.session.views])
 
@@ -114,7 +114,7 @@ def set_path(sql: Statements, statement: statement_reader.Statement) -> None:
             schema = names.spelled(name, there)
             if schema not in there and name != "$user":
                 words.at = at
-                raise words.error(f"there is no schema {name}", _hint(name, there), "E_NAME")
+                raise words.error(f"there is no schema {name}", _hint(sql, name), "E_NAME")
             path += [schema] if name != "$user" else []
         if not words.next_is(","):
             break
@@ -133,7 +133,7 @@ def use(sql: Statements, node: exp.Use, source: Source) -> Do:
     there, name = [PUBLIC, "default", *made(sql.core)], _name(node.this, source)
     schema = names.spelled(name, there)
     if schema not in there:
-        raise source.error(node.this, "E_NAME", f"there is no schema {name}", _hint(name, there))
+        raise source.error(node.this, "E_NAME", f"there is no schema {name}", _hint(sql, name))
 
     def do() -> None:
         sql.core.search_path = (PUBLIC if schema == "default" else schema,)
@@ -171,7 +171,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             sql.core.access.may_own("schema", name)
             found.append(name)
         elif not optional:
-            raise source.error(target, "E_NAME", f"there is no schema {written}", _hint(written, there))
+            seen = [s for s in there if sql.core.access.sees("schema", s)]
+            raise source.error(target, "E_NAME", f"there is no schema {written}", did_you_mean(written, seen))
         else:
             source.notes.skipped.append(f"there is no schema {written}: nothing is dropped")
         inside = _inside(sql, name)
@@ -204,8 +205,9 @@ def _name(target: exp.Expr, source: Source) -> str:
     return schema.name
 
 
-def _hint(name: str, there: list[str]) -> str:
-    return did_you_mean(name, there) or f"CREATE SCHEMA {name} first"
+def _hint(sql: Statements, name: str) -> str:
+    seen = [s for s in made(sql.core) if sql.core.access.sees("schema", s)]
+    return did_you_mean(name, seen) or f"CREATE SCHEMA {name} first"
 
 
 def _inside(sql: Statements, schema: str) -> list[str]:

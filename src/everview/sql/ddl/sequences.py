@@ -11,7 +11,7 @@ from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
 from everview.session.names.entries import SequenceDropped, SequenceMade
 from everview.sql.ddl import schemas
-from everview.sql.dml import omitted_columns
+from everview.sql.dml import omitted_columns, volatile_functions
 from everview.sql.scalar.names import spelled
 from everview.sql.text import consumed_parts
 from everview.sql.text.error_positions import Source
@@ -93,8 +93,11 @@ def alter(sql: Statements, words: Words) -> None:
     if name not in known:
         if optional:
             return
+        if sql.core.access.acting() is not None:
+            raise volatile_functions.missing(sql, name)
         words.at = at
         raise words.error(f"there is no sequence {name}", did_you_mean(name, known), "E_NAME")
+    sql.core.access.may_number("UPDATE", known[name])
     words.need("RESTART")
     words.next_is("WITH")
     made = known[name]
@@ -117,6 +120,7 @@ def alter(sql: Statements, words: Words) -> None:
 
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     """DROP SEQUENCE [IF EXISTS] s, t [CASCADE]"""
+    sql.core.access.may_manage("make or drop types and sequences")
     known = sql.core.catalog.sequences
     optional, cascade = bool(node.args.get("exists")), bool(node.args.get("cascade"))
     found: list[str] = []

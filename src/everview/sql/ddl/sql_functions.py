@@ -432,7 +432,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         if name in known:
             found.append(name)
         elif not optional:
-            raise source.error(target, "E_FUNCTION", f"there is no function {name}", did_you_mean(name, known))
+            seen = [f for f in known if sql.core.access.sees("function", f)]
+            raise source.error(target, "E_FUNCTION", f"there is no function {name}", did_you_mean(name, seen))
         else:
             source.notes.skipped.append(f"there is no function {name}: nothing is dropped")
     given = node.args.get("expressions") or []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -75,8 +76,27 @@ def sequence(sql: Statements, name: str) -> str:
     known = sql.core.catalog.sequences
     exact = spelled(name.strip('"').removeprefix("public."), known)
     if exact not in known:
-        raise InputError("E_NAME", f"there is no sequence {name}", did_you_mean(name, known))
+        raise missing(sql, name)
     return exact
+
+
+def missing(sql: Statements, name: str) -> InputError:
+    """The error for a sequence that does not exist, or not for the current user."""
+    access = sql.core.access
+    if (who := access.acting()) is not None:
+        return access.refused("USAGE", "sequence", name, who)
+    return InputError("E_NAME", f"there is no sequence {name}", did_you_mean(name, sql.core.catalog.sequences))
+
+
+_NEEDED = {"nextval": "USAGE", "currval": "SELECT", "setval": "UPDATE"}
+
+
+def _check_rights(sql: Statements, call: exp.Expr) -> None:
+    """Refuse a call, written in a statement, of a sequence that the current user may not use."""
+    privilege = _NEEDED.get(_name(call))
+    if privilege is not None and sql.core.access.acting() is not None:
+        _check_count(_name(call), call)
+        sql.core.access.may_number(privilege, sql.core.catalog.sequences[sequence(sql, _argument(sql, call))])
 
 
 def sequences_of(sql: Statements, tree: exp.Expr) -> set[str]:
@@ -92,11 +112,12 @@ def replaced(sql: Statements, tree: exp.Expr) -> exp.Expr:
 
 def stood_in(sql: Statements, tree: exp.Expr) -> exp.Expr:
     """A tree with the calls replaced by sample values of the same types."""
-    return _with(tree, lambda call: _example(sql, call))
+    return _with(tree, lambda call: _example(sql, call), lambda call: _check_rights(sql, call))
 
 
-def _with(tree: exp.Expr, made: object) -> exp.Expr:
+def _with(tree: exp.Expr, made: object, check: Callable[[exp.Expr], None] = lambda call: None) -> exp.Expr:
     for call in calls(tree):
+        check(call)
         words = tokens.words_of(call)
         new = made(call)  # type: ignore[operator]
         consumed_parts.understood(call)
@@ -232,6 +253,7 @@ def settled(sql: Statements, node: exp.Expr, source: Source, *, example: bool) -
                 f"{_name(call)} gives another value each time: it cannot be kept or repeated here",
                 "use it in VALUES, in a DEFAULT, or in a SELECT without FROM",
             )
+        _check_rights(sql, call)
         made = _example(sql, call) if example else _valued(sql, call)
         made.meta[tokens.STOOD_FOR] = tokens.words_of(call)
         call.replace(made)

@@ -4,6 +4,7 @@
     GRANT SELECT (a, b) ON t TO ann
     GRANT CREATE, USAGE ON SCHEMA s TO ann
     GRANT EXECUTE ON FUNCTION f TO ann
+    GRANT USAGE, UPDATE ON SEQUENCE s TO ann
     GRANT ... ON ... TO ann WITH GRANT OPTION
     GRANT reader, writer TO ann [WITH ADMIN OPTION]
     REVOKE [GRANT OPTION FOR] ... FROM ... [CASCADE | RESTRICT]
@@ -185,7 +186,7 @@ def _things(sql: Statements, words: Words) -> list[tuple[str, str]]:
         every = [*sql.session.tables, *sql.session.views]
         inside = [n for n in every if (n.rpartition(".")[0] or "public") == schema]
         return [("relation", n) for n in inside if not n.startswith("(")]
-    kind = next((k for k in ("TABLE", "VIEW", "SCHEMA", "FUNCTION") if words.next_is(k)), "TABLE")
+    kind = next((k for k in ("TABLE", "VIEW", "SCHEMA", "FUNCTION", "SEQUENCE") if words.next_is(k)), "TABLE")
     found = [roles.thing(sql, words, kind)]
     while words.next_is(","):
         found.append(roles.thing(sql, words, kind))

@@ -17,6 +17,7 @@ Only verifiers and digests of passwords and tokens are stored. Required rights a
 from __future__ import annotations
 
 import datetime as dt
+import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from everview.session.rights.passwords import Verifier, digest_of, new_token
 from everview.session.rights.principal import WHO, Principal
 from everview.session.rights.roles import PUBLIC, QUOTAS, Role, Token
 from everview.sql.ddl import schemas
+from everview.sql.scalar.names import spelled
 from everview.sql.text import statement_reader
 from everview.sql.text.token_reader import Words
 
@@ -61,7 +63,7 @@ def create(sql: Statements, statement: statement_reader.Statement) -> None:
             statement.notes.skipped.append(f"the role {name} already exists: it is left as it is")
             return
         raise words.error(f"role {name} already exists", "ALTER ROLE changes it", "E_NAME")
-    role = _options(access, words, Role(name, login=kind == "USER"))
+    role = _options(access, words, Role(name, login=kind == "USER", made=secrets.token_hex(8)))
     if not sql.dry:
         access.set_role(role)
 
@@ -240,7 +242,7 @@ def reassign(sql: Statements, statement: statement_reader.Statement) -> None:
 
 
 def thing(sql: Statements, words: Words, kind: str) -> tuple[str, str]:
-    """The next table, view, function or schema: its kind and name, as rights are stored."""
+    """The next table, view, function, schema or sequence: its kind and name, as rights are stored."""
     at = words.at
     written = words.name(f"a {kind.lower()}")
     if kind == "SCHEMA":
@@ -251,6 +253,9 @@ def thing(sql: Statements, words: Words, kind: str) -> tuple[str, str]:
         words.brackets()
         name = written.lower().removeprefix("public.")
         place, known = "function", [*sql.core.catalog.sql_functions, *(f.lower() for f in sql.core.functions)]
+    elif kind == "SEQUENCE":
+        known = list(sql.core.catalog.sequences)
+        name, place = spelled(written.removeprefix("public."), known), "sequence"
     else:
         name, place, known = sql.spelled(written), "relation", [*sql.session.tables, *sql.session.views]
     if name not in known:

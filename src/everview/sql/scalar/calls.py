@@ -173,8 +173,7 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
     own = foreign_functions.OF_DIALECT.get(scalars.source.dialect, ())
     known = [
         *own,
-        *core.functions,
-        *core.catalog.sql_functions,
+        *(name for name in (*core.functions, *core.catalog.sql_functions) if core.access.sees("function", name)),
         *all_names(),
         *CALLS,
         *foreign_functions.BORROWED,
