@@ -56,7 +56,7 @@ def statement(r: random.Random, number: int) -> str:
 def rights(db: Any) -> Any:
     """All that is kept, without secrets, which are random."""
     access = core_of(db).access
-    return {name: replace(role, tokens=()) for name, role in access.roles.items()}, dict(access.rights)
+    return {name: replace(role, tokens=(), made="") for name, role in access.roles.items()}, dict(access.rights)
 
 
 def killed(state: Path, chance: random.Random, done: list[str]) -> str:

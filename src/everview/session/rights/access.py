@@ -67,9 +67,9 @@ class Access:
         for (kind, thing), rights in list(self.rights.items()):
             given = tuple(g for g in rights.given if g.role != name)
             policies = tuple(replace(p, roles=tuple(r for r in p.roles if r != name)) for p in rights.policies)
-            left = replace(rights, given=given, policies=policies)
-            if left != rights or any(g.by == name for g in given):
-                self.set_rights(kind, thing, left.supported())
+            now = replace(rights, given=given, policies=policies)
+            if now != rights or any(g.by == name for g in given):
+                self.set_rights(kind, thing, now.supported())
         self._core.definitions.remarks.add(AccessSet("role", name, ""))
 
     def set_rights(self, kind: str, name: str, rights: Rights) -> None:
