@@ -58,6 +58,7 @@ from everview.kernels.frontier.forest import (
     VERTEX_STAMP,
     VERTEX_VALUE,
     WORST_VALUE,
+    depth_below,
     free_load,
     place,
     pop,
@@ -327,7 +328,7 @@ def _walk_from(ctx, load, rules, s, queued, time):
                         if queued:
                             enqueue(load, t)
                         else:
-                            push(ctx, y, deep + 1 if x == y else 0, t)
+                            push(ctx, y, depth_below(x, y, deep), t)
                 i += 1
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - (i - first) - 1)
 

@@ -150,11 +150,18 @@ ALONG_SAME, ALONG_ADD, ALONG_WORST, ALONG_SHARE, ALONG_ADD_FLOAT = range(5)
     VERTEX_QUESTION,
 ) = range(9)
 """Words of an entry, from QUESTION on the columns of the question. NODE and what neighbours ask for come first: one
-line of the cache. DEPTH counts edges on which the value stays the same. BASE is the source's own value if FLAGS has
-FLAG_BASED. STAMP is the SERIAL under which it was last copied to the log.
+line of the cache. DEPTH orders vertices with the same value (`depth_below`). BASE is the source's own value if FLAGS
+has FLAG_BASED. STAMP is the SERIAL under which it was last copied to the log.
 """
 
-FLAG_BASED, FLAG_SUSPECT = 1, 2
+FLAG_BASED, FLAG_SUSPECT, FLAG_DOUBT, FLAG_BESIDE = 1, 2, 4, 8
+"""DOUBT: whether the source's own value is still there must be read again before it is used (`offers.settle_base`).
+BESIDE: others of the same level may hang here (`hold_beside`). Both may be set for longer than they are true: a step
+that is undone need not clear them.
+"""
+
+BESIDE_BITS = 20
+"""Bits of a depth below the level."""
 
 NO_PARENT, OWN_VALUE = -1, -2
 """Parents that are none: nothing leads here; the source's own value counts."""
@@ -262,6 +269,41 @@ def hold(ctx, entry, value, parent, depth):
     st(entries, at + VERTEX_VALUE, value)
     st(entries, at + VERTEX_PARENT, parent)
     st(entries, at + VERTEX_DEPTH, depth)
+
+
+@inner
+def depth_below(x, y, depth):
+    """The depth of a child that takes the value y from a parent with the value x.
+
+    A depth is a *level*, which counts the edges on which the value stays the same, and below that a place within the
+    level: 0, or one more than the parent's for those that hang beside others of their level.
+    """
+    return ((depth >> BESIDE_BITS) + 1) << BESIDE_BITS if x == y else 0
+
+
+@inner
+def is_level_before(depth, other):
+    """Whether a depth is of an earlier level than another."""
+    return depth >> BESIDE_BITS < other >> BESIDE_BITS
+
+
+@inner
+def may_stand_beside(depth, other, beside):
+    """Whether a vertex at a depth may hang from another one with the same value and level, without getting a level
+    more. That one is earlier already; or nobody of the level hangs from the vertex (`beside`: its BESIDE flag), so that
+    all below it stay behind it.
+    """
+    same = depth >> BESIDE_BITS == other >> BESIDE_BITS
+    return same and (other < depth or beside == 0) and (other + 1) >> BESIDE_BITS == other >> BESIDE_BITS
+
+
+@inner
+def hold_beside(ctx, entry, value, parent):
+    """Hang an entry from another one of its value and level."""
+    entries = ld(ctx, FOREST_ENTRIES)
+    up = place(ctx, parent)
+    st(entries, up + VERTEX_FLAGS, ld(entries, up + VERTEX_FLAGS) | FLAG_BESIDE)
+    hold(ctx, entry, value, parent, ld(entries, up + VERTEX_DEPTH) + 1)
 
 
 @inner

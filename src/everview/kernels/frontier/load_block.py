@@ -6,7 +6,7 @@ What one slot has stands together, so that a neighbour's offer waits for one lin
 from __future__ import annotations
 
 from everview.kernels.build.native import inner
-from everview.kernels.frontier.forest import NO_PARENT, WORST_VALUE
+from everview.kernels.frontier.forest import NO_PARENT, WORST_VALUE, depth_below
 from everview.kernels.memory import ld, st
 
 (
@@ -61,7 +61,7 @@ def hand_on(load, s, x, depth, t, y):
     at = slot_at(t)
     st(load, at + SLOT_VALUE, y)
     st(load, at + SLOT_PARENT, s)
-    st(load, at + SLOT_DEPTH, depth + 1 if x == y else 0)
+    st(load, at + SLOT_DEPTH, depth_below(x, y, depth))
 
 
 @inner

@@ -17,6 +17,7 @@ from everview.kernels.frontier.forest import (
     ALONG_ADD_FLOAT,
     ALONG_SAME,
     FLAG_BASED,
+    FLAG_DOUBT,
     FOREST_ENTRIES,
     FOREST_FLIP,
     FOREST_KEY,
@@ -36,6 +37,7 @@ from everview.kernels.frontier.forest import (
     RULE_WORDS,
     VERTEX_BASE,
     VERTEX_FLAGS,
+    VERTEX_NODE,
     place,
     touch,
 )
@@ -210,27 +212,28 @@ def fails(rules, rule, x, weight):
 @shared
 def still_held(ctx, rules, rule, near, far, x, y, time):
     """Whether an edge of the rule from node `near`, whose value is x, to node `far` is there that offers y: a parallel
-    one will do.
+    one will do. No row is there less than not at all, so the diffs of all that offer it can be added up in one pass.
     """
     trace = ld(rules, rule + RULE_FORWARD)
     column = ld(rules, rule + RULE_FORWARD_WEIGHT)
     table = ld(trace, TRACE_TABLE)
     key = ld(ctx, FOREST_NODE)
+    st(key, 0, near)
+    st(key, 1, far)
+    total = 0
     for b in range(ld(trace, TRACE_COUNT)):
         batch = ld(table, b)
         data = ld(batch, BATCH_DATA)
         cap = ld(batch, BATCH_CAP)
         rows = ld(batch, BATCH_ROWS)
-        st(key, 0, near)
-        st(key, 1, far)
         i = find_key(batch, key, 1, 0, 2)
         while i < rows and ld(data, i) == near and ld(data, cap + i) == far:
-            if adds(batch, data, i, time):
+            if time_at(batch, data, i) <= time:
                 offers, value = offered(rules, rule, x, weight_of(ctx, data, cap, i, column))
-                if offers and value == y and there(trace, batch, i, time) != 0:
-                    return 1
+                if offers and value == y:
+                    total = plus(total, diff_at(batch, data, i, 0))
             i += 1
-    return 0
+    return 1 if total > 0 else 0
 
 
 @inner
@@ -298,8 +301,17 @@ def read_base(ctx, entry, node, time):
     entries = ld(ctx, FOREST_ENTRIES)
     at = place(ctx, entry)
     st(entries, at + VERTEX_BASE, best)
-    st(entries, at + VERTEX_FLAGS, (ld(entries, at + VERTEX_FLAGS) & ~FLAG_BASED) | based)
+    st(entries, at + VERTEX_FLAGS, (ld(entries, at + VERTEX_FLAGS) & ~(FLAG_BASED | FLAG_DOUBT)) | based)
     return based
+
+
+@inner
+def settle_base(ctx, entry, time):
+    """Before an entry's own value is used, in the question of FOREST_KEY: read it again if it is in doubt."""
+    entries = ld(ctx, FOREST_ENTRIES)
+    at = place(ctx, entry)
+    if ld(entries, at + VERTEX_FLAGS) & FLAG_DOUBT != 0:
+        read_base(ctx, entry, ld(entries, at + VERTEX_NODE), time)
 
 
 @shared

@@ -206,14 +206,14 @@ _SMALL = 4096
 
 
 @shared
-def _anew(ctx):
+def _anew(ctx, time):
     """Let all balls begin with their centres again, and all pairs be in doubt."""
     ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
     wild = ld(ahead, FOREST_WILD) > 0
     reset_balls(ahead, WORST_VALUE if wild else EMPTY)
     reset_balls(behind, EMPTY)
-    start_anew(ahead)
-    start_anew(behind)
+    start_anew(ahead, time)
+    start_anew(behind, time)
     st(behind, FOREST_HEAP_N, 0)
     if not wild:
         st(ahead, FOREST_HEAP_N, 0)
@@ -244,7 +244,7 @@ def _open(ctx, epoch, time):
     cut(ahead, epoch, time, anew_ahead)
     cut(behind, epoch, time, anew_behind)
     if anew_ahead != 0 or anew_behind != 0:
-        _anew(ctx)
+        _anew(ctx, time)
     else:
         st(ctx, FOREST_PHASE, PAIRS_MENDING)
         st(ctx, PAIRS_STAGE, TRIM_AHEAD)
@@ -261,7 +261,7 @@ def _mend(ctx, epoch, time):
     elif stage == REGROW_AHEAD or stage == REGROW_BEHIND:
         done = regrow(forest, time)
         if done != 0:
-            offer(forest, epoch)
+            offer(forest, epoch, time)
     else:
         done = spread(forest, time)
     if done != 0:
@@ -435,7 +435,7 @@ def _plant(ctx, time):
         for i in range(ld(batch, BATCH_ROWS)):
             if adds(batch, data, i, time) and there(trace, batch, i, time) != 0:
                 ask_for(ctx, ld(data, ld(batch, BATCH_CAP) + i), ld(data, i))
-    _anew(ctx)
+    _anew(ctx, time)
     return 0
 
 

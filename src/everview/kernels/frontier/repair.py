@@ -21,8 +21,15 @@ starts from the sources alone and spreads in rounds (Bellman-Ford, the heap orde
 slow. A path longer than the number of vertices contains a negative cycle. Weights beyond 2**61 are wild, too: then it
 depends only on the graph whether a path overflows 64 bits.
 
-Trap: a regrown vertex may be better than before, by an edge that came in the same epoch. It therefore spreads, unless
-it is alone and worse: then nobody can take its offer.
+*Levels.* Where values tie, a suspect without a parent of an earlier level may hang from another one of its own, as long
+as nobody of that level hangs from itself: a vertex on the level is then not below it, and all that are below it are on
+later ones (`forest.depth_below`). In a component nearly every vertex finds such a neighbour, and does not fall.
+
+*Who spreads.* A vertex that grew again, and is worse than before, can only help those who fell. Who regrows first
+leaves a mark at every neighbour that has no value yet (WANTED), and who regrows later takes the offer of who has one.
+So only those spread that are marked, or better than before.
+
+Trap: a regrown vertex may be better than before, by an edge that came in the same epoch: then it spreads.
 """
 
 from __future__ import annotations
@@ -32,6 +39,8 @@ from everview.kernels.frontier.balls import enlist, is_open, open_ball, radius_o
 from everview.kernels.frontier.forest import (
     ALONG_SAME,
     FLAG_BASED,
+    FLAG_BESIDE,
+    FLAG_DOUBT,
     FOREST_BAD,
     FOREST_BAD_N,
     FOREST_CHANGES,
@@ -65,7 +74,11 @@ from everview.kernels.frontier.forest import (
     VERTEX_VALUE,
     WORST_VALUE,
     ask,
+    depth_below,
     hold,
+    hold_beside,
+    is_level_before,
+    may_stand_beside,
     next_suspect,
     place,
     pop,
@@ -87,6 +100,7 @@ from everview.kernels.frontier.offers import (
     is_wild,
     offered,
     read_base,
+    settle_base,
     still_held,
     there,
     weight_of,
@@ -97,6 +111,9 @@ from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
 from everview.kernels.trace.prefetch import FAR_AHEAD, NEAR_AHEAD
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_TABLE, trace_rows
+
+UNWANTED, WANTED = 0, 1
+"""VERTEX_DEPTH of one that fell: whether its offer was missed by another one that fell."""
 
 FEW = 1024
 """Changes of an epoch up to which it is always mended."""
@@ -136,7 +153,7 @@ def _depth(ctx, x, y, depth):
     """The depth of a child that takes the value y from one with the value x."""
     if ld(ctx, FOREST_WILD) > 0:
         return depth + 1
-    return depth + 1 if x == y else 0
+    return depth_below(x, y, depth)
 
 
 @inner
@@ -164,8 +181,9 @@ def _cut_edge(ctx, rules, rule, delta, row, time):
 
 @inner
 def _base_stays(ctx, at, delta, row, time):
-    """Whether a changed row of sources leaves an entry's own value as it is, which most do where every edge makes its
-    ends sources: it came and is no better, or it went and was not the best, or is there more often.
+    """Whether a changed row of sources does nothing to an entry, as most do where every edge makes its ends sources: it
+    came and is no better, or it went and was not the best. If it was, and another value counts, it is only noted as in
+    doubt: how often it is there would be asked of every batch.
     """
     entries = ld(ctx, FOREST_ENTRIES)
     if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED == 0:
@@ -175,6 +193,9 @@ def _base_stays(ctx, at, delta, row, time):
     base = ld(entries, at + VERTEX_BASE)
     if diff_at(delta, data, row, 0) > 0:
         return value >= base
+    if value == base and ld(entries, at + VERTEX_PARENT) != OWN_VALUE:
+        st(entries, at + VERTEX_FLAGS, ld(entries, at + VERTEX_FLAGS) | FLAG_DOUBT)
+        return True
     return value > base or (value == base and there(ld(ctx, FOREST_START), delta, row, time) != 0)
 
 
@@ -281,11 +302,13 @@ def cut(ctx, epoch, time, anew):
 
 
 @shared
-def start_anew(ctx):
+def start_anew(ctx, time):
     """Let only the sources' own values stand, and spread them."""
     while ld(ctx, FOREST_STACK_N) > 0:
         next_suspect(ctx)
     for entry in range(ld(ctx, FOREST_ENTRIES_N)):
+        ask(ctx, entry)
+        settle_base(ctx, entry, time)
         at = place(ctx, entry)
         entries = ld(ctx, FOREST_ENTRIES)
         based = ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0
@@ -300,17 +323,21 @@ def start_anew(ctx):
 
 
 @inner
-def _rehang(ctx, rules, entry, time):
-    """Hang a suspect somewhere else, where it keeps its value; whether that is possible."""
+def _find_parent(ctx, rules, entry, time, sure):
+    """(parent, beside, trace, batch, row) of an edge by which a suspect keeps its value: of one that is there, and
+    comes from an earlier level; else `beside`, of one from its own level. `sure`: only if that is there too; else it is
+    still to be asked.
+    """
     at = place(ctx, entry)
     entries = ld(ctx, FOREST_ENTRIES)
     y = ld(entries, at + VERTEX_VALUE)
     depth = ld(entries, at + VERTEX_DEPTH)
     node = ld(entries, at + VERTEX_NODE)
-    if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0 and ld(entries, at + VERTEX_BASE) == y:
-        touch(ctx, entry)
-        hold(ctx, entry, y, OWN_VALUE, 0)
-        return True
+    has_beside = ld(entries, at + VERTEX_FLAGS) & FLAG_BESIDE
+    beside = NO_PARENT
+    best_trace = 0
+    best_batch = 0
+    best_row = 0
     for r in range(ld(ctx, FOREST_NRULES)):
         rule = r * RULE_WORDS
         if not turned(ctx, rules, rule, at, False):
@@ -323,21 +350,62 @@ def _rehang(ctx, rules, entry, time):
             rows = ld(batch, BATCH_ROWS)
             i = first_row(ctx, batch, node)
             while i < rows and ld(data, i) == node:
-                parent = find(ctx, ld(data, cap + i))
-                if parent != NO_PARENT:
-                    up = place(ctx, parent)
+                other = find(ctx, ld(data, cap + i))
+                if other != NO_PARENT:
+                    up = place(ctx, other)
                     x = ld(entries, up + VERTEX_VALUE)
-                    earlier = x < y or (x == y and ld(entries, up + VERTEX_DEPTH) < depth)
-                    if earlier and ld(entries, up + VERTEX_PARENT) != NO_PARENT and adds(batch, data, i, time):
-                        weight = weight_of(ctx, data, cap, i, column)
-                        offers, value = offered(rules, rule, x, weight)
-                        if offers and value == y and there(trace, batch, i, time) != 0:
-                            touch(ctx, entry)
-                            hold(ctx, entry, y, parent, _depth(ctx, x, y, ld(entries, up + VERTEX_DEPTH)))
-                            return True
+                    deep = ld(entries, up + VERTEX_DEPTH)
+                    earlier = x < y or (x == y and is_level_before(deep, depth))
+                    usable = earlier
+                    if not earlier and x == y and beside == NO_PARENT and other != entry:
+                        usable = may_stand_beside(depth, deep, has_beside)
+                    if usable and ld(entries, up + VERTEX_PARENT) != NO_PARENT and adds(batch, data, i, time):
+                        offers, value = offered(rules, rule, x, weight_of(ctx, data, cap, i, column))
+                        if offers and value == y and ((not earlier and not sure) or there(trace, batch, i, time) != 0):
+                            if earlier:
+                                return other, NO_PARENT, trace, batch, i
+                            beside = other
+                            best_trace = trace
+                            best_batch = batch
+                            best_row = i
                 i += 1
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - 1)
-    return False
+    return NO_PARENT, beside, best_trace, best_batch, best_row
+
+
+@inner
+def _rehang(ctx, rules, entry, time):
+    """Hang a suspect somewhere else, where it keeps its value; whether that is possible."""
+    at = place(ctx, entry)
+    y = ld(ld(ctx, FOREST_ENTRIES), at + VERTEX_VALUE)
+    if _is_own(ctx, at, y):
+        settle_base(ctx, entry, time)
+        if _is_own(ctx, at, y):
+            touch(ctx, entry)
+            hold(ctx, entry, y, OWN_VALUE, 0)
+            return True
+    sure = False
+    while True:
+        parent, beside, trace, batch, row = _find_parent(ctx, rules, entry, time, sure)
+        if sure or beside == NO_PARENT or there(trace, batch, row, time) != 0:
+            break
+        sure = True
+    if parent != NO_PARENT:
+        touch(ctx, entry)
+        entries = ld(ctx, FOREST_ENTRIES)
+        up = place(ctx, parent)
+        hold(ctx, entry, y, parent, depth_below(ld(entries, up + VERTEX_VALUE), y, ld(entries, up + VERTEX_DEPTH)))
+    elif beside != NO_PARENT:
+        touch(ctx, entry)
+        hold_beside(ctx, entry, y, beside)
+    return parent != NO_PARENT or beside != NO_PARENT
+
+
+@inner
+def _is_own(ctx, at, y):
+    """Whether a value is the own one of the entry at a place, as far as is known."""
+    entries = ld(ctx, FOREST_ENTRIES)
+    return ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0 and ld(entries, at + VERTEX_BASE) == y
 
 
 @inner
@@ -384,7 +452,8 @@ def trim(ctx, time):
             st(ld(ctx, FOREST_BAD), 2 + 2 * n, ld(entries, at + VERTEX_VALUE))
             st(ctx, FOREST_BAD_N, n + 1)
             node = ld(entries, at + VERTEX_NODE)
-            hold(ctx, entry, WORST_VALUE, NO_PARENT, 0)
+            hold(ctx, entry, WORST_VALUE, NO_PARENT, UNWANTED)
+            st(entries, at + VERTEX_FLAGS, ld(entries, at + VERTEX_FLAGS) & ~FLAG_BESIDE)
             _suspect_children(ctx, rules, entry, node)
     st(ctx, FOREST_CURSOR, 0)
     return 1
@@ -396,6 +465,7 @@ def _best_offer(ctx, rules, entry, time, sure):
     (batch 0: the entry's own value is best, or there is no offer). `sure`: only edges that are there; else that of the
     best one is still to be asked.
     """
+    settle_base(ctx, entry, time)
     at = place(ctx, entry)
     entries = ld(ctx, FOREST_ENTRIES)
     node = ld(entries, at + VERTEX_NODE)
@@ -425,6 +495,8 @@ def _best_offer(ctx, rules, entry, time, sure):
                     up = place(ctx, other)
                     x = ld(entries, up + VERTEX_VALUE)
                     stands = ld(entries, up + VERTEX_PARENT) != NO_PARENT
+                    if not stands:
+                        st(entries, up + VERTEX_DEPTH, WANTED)
                     if stands and (parent == NO_PARENT or x <= best) and adds(batch, data, i, time):
                         offers, y = offered(rules, rule, x, weight_of(ctx, data, cap, i, column))
                         if offers and (parent == NO_PARENT or y < best):
@@ -471,8 +543,9 @@ def regrow(ctx, time):
         _hint_entry(ctx, ld(ctx, FOREST_BAD), 1 + 2 * min(j + NEAR_AHEAD, fallen - 1), 1, 0, 0)
         entry = ld(ld(ctx, FOREST_BAD), 1 + 2 * j)
         ask(ctx, entry)
+        wanted = ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_DEPTH) == WANTED
         grown, best = _regrow(ctx, rules, entry, time)
-        if grown and (fallen > 1 or best < ld(ld(ctx, FOREST_BAD), 2 + 2 * j) or best > LARGE):
+        if grown and (wanted or best < ld(ld(ctx, FOREST_BAD), 2 + 2 * j) or best > LARGE):
             _queue(ctx, entry)
         j += 1
     st(ctx, FOREST_BAD_N, 0)
@@ -537,7 +610,7 @@ def _take(ctx, child, node, x, y, parent, depth):
 
 
 @shared
-def offer(ctx, epoch):
+def offer(ctx, epoch, time):
     """See the module."""
     rules = ld(ctx, FOREST_RULES)
     bounds = ld(ctx, FOREST_EPOCHS_AT)
@@ -549,6 +622,9 @@ def offer(ctx, epoch):
             entry = _sourced(ctx, delta, row)
             entries = ld(ctx, FOREST_ENTRIES)
             at = place(ctx, entry)
+            if _better(ctx, entry, ld(entries, at + VERTEX_BASE)):
+                settle_base(ctx, entry, time)
+            entries = ld(ctx, FOREST_ENTRIES)
             base = ld(entries, at + VERTEX_BASE)
             if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0 and _better(ctx, entry, base):
                 touch(ctx, entry)

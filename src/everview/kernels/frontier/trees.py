@@ -267,7 +267,7 @@ def _open(ctx, epoch, time):
     st(ctx, FOREST_SERIAL, serial)
     cut(ctx, epoch, time, anew)
     if anew != 0:
-        start_anew(ctx)
+        start_anew(ctx, time)
         st(ctx, FOREST_PHASE, PHASE_SPREADING)
     else:
         st(ctx, FOREST_PHASE, PHASE_TRIMMING)
@@ -293,7 +293,7 @@ def _advance(ctx):
             st(ctx, FOREST_PHASE, PHASE_REGROWING)
     elif phase == PHASE_REGROWING:
         if regrow(ctx, time) != 0:
-            offer(ctx, epoch)
+            offer(ctx, epoch, time)
             st(ctx, FOREST_PHASE, PHASE_SPREADING)
     elif phase == PHASE_SPREADING:
         if spread(ctx, time) != 0:
