@@ -253,6 +253,7 @@ _add("octet_length", "text -> int|bytes -> int", lambda data: len(_bytes(data)),
 _add("bit_length", "text -> int|bytes -> int", lambda data: 8 * len(_bytes(data)), "number of bits")
 _add("encode", "bytes text -> text", _encode, "bytes as hex, base64 or escape")
 _add("decode", "text text -> bytes", _decode, "the bytes that hex, base64 or escape stand for")
+_add("bytes_concat", "bytes bytes -> bytes", lambda a, b: a + b, "one after the other")
 _add("text_bytes", "text -> bytes", as_bytea, "the bytes that PostgreSQL reads in a text")
 _add("md5", "text -> text|bytes -> text", _md5, "MD5 in hexadecimal digits")
 _add("sha1", "text -> text|bytes -> bytes", _hashed("sha1"), "SHA-1")

@@ -35,6 +35,7 @@ READ_NOW = frozenset(
         "struct",
         "numeric",
         "bool",
+        "bytes",
     }
 )
 """Types for which a quoted constant is parsed at bind time, so that an error has its position."""

@@ -23,6 +23,7 @@ from everview.expr.evaluate import evaluate
 from everview.expr.library.strings import as_bytea
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
+from everview.expr.string_functions import RowFailure
 from everview.expr.text_conversion import aware, in_zone, of_text, parse_moment, rounded
 from everview.sql.scalar.type_names import in_words
 from everview.sql.text.consumed_parts import understood
@@ -112,6 +113,8 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
         if target.kind == "timestamptz":
             moment = parse_moment(value)
             return Literal(target.optional(False), aware(moment if moment.tzinfo else in_zone(moment, source.zone)))
+        if target.kind == "bytes" and source.dialect == "duckdb":
+            return Literal(target.optional(False), _blob(value))
         return Literal(target.optional(False), _parsed(value if target.kind in _WHOLE else value.strip(), target))
     except OverflowError:
         raise source.error(at, "E_RANGE", f"{value!r} does not fit {in_words(target.optional(False))}") from None
@@ -122,6 +125,18 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
             f"{value!r} is not a valid {in_words(target.optional(False))}",
             "correct the constant, or cast the other side",
         ) from None
+
+
+def _blob(text: str) -> bytes:
+    r"""DuckDB's BLOB: \xAA is one byte, anything else must be ASCII.
+
+    >>> _blob(r"a\xFF")
+    b'a\xff'
+    """
+    plain = text.encode("ascii")
+    if re.search(rb"\\(?!x[0-9A-Fa-f]{2})", plain):
+        raise ValueError(text)
+    return re.sub(rb"\\x(..)", lambda found: bytes.fromhex(found[1].decode()), plain)
 
 
 def number_as(value: str, beside: DataType, at: exp.Expr, source: Source) -> Expr:
@@ -175,7 +190,10 @@ def _parsed(value: str, target: DataType) -> Any:
         case "time" | "interval" | "uuid" | "json" | "enum" | "array" | "struct" | "timestamptz":
             return of_text(target)(value)
         case "bytes":
-            return as_bytea(value)
+            try:
+                return as_bytea(value)
+            except RowFailure:
+                raise ValueError(value) from None
         case "int":
             return int(value)
         case "float":

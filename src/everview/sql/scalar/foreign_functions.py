@@ -145,6 +145,9 @@ _SPARK: dict[str, tuple[str, ...]] = {
     "array_size": ("cardinality($1)",),
     "array_compact": ("array_remove($1, NULL)",),
 }
+_MICROSECONDS = (
+    "(extract(epoch FROM date_trunc('second', $1))::bigint * 1000000 + extract(microseconds FROM $1) % 1000000)::bigint"
+)
 _DUCKDB: dict[str, tuple[str, ...]] = {
     "prefix": ("starts_with($1, $2)",),
     "suffix": ("right($1, length($2)) = $2",),
@@ -167,6 +170,39 @@ _DUCKDB: dict[str, tuple[str, ...]] = {
     "to_base64": ("base64($1)",),
     "from_base64": ("unbase64($1)",),
     "regexp_full_match": ("regexp_like($1, '^(?:' || $2 || ')$')",),
+    "array_distinct": ("array_remove(array_distinct($1), NULL)",),
+    "list_intersect": ("array_remove(array_distinct(array_intersect($1, $2)), NULL)",),
+    "array_has_any": ("$1 && $2",),
+    "array_has_all": ("$1 @> array_remove($2, NULL)",),
+    "list_cat": ("$1 || $2", "$1 || $2 || $3"),
+    "list_concat": ("$1 || $2", "$1 || $2 || $3"),
+    **{
+        f"to_{unit}": (f"$1 * interval '1 {unit}'",)
+        for unit in ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days", "weeks", "months", "years")
+    },
+    "to_quarters": ("$1 * interval '3 months'",),
+    "to_decades": ("$1 * interval '10 years'",),
+    "to_centuries": ("$1 * interval '100 years'",),
+    "to_millennia": ("$1 * interval '1000 years'",),
+    "epoch_us": (_MICROSECONDS,),
+    "epoch_ns": (f"{_MICROSECONDS} * 1000",),
+    "century": ("extract(century FROM $1)",),
+    "decade": ("extract(decade FROM $1)",),
+    "millennium": ("extract(millennium FROM $1)",),
+    "isoyear": ("extract(isoyear FROM $1)",),
+    "dayofmonth": ("extract(day FROM $1)",),
+    "microsecond": ("extract(microseconds FROM $1)",),
+    "millisecond": ("extract(microseconds FROM $1) / 1000",),
+    "map_contains": ("map_contains_key($1, $2)",),
+    "element_at": ("array_remove(ARRAY[($1)[$2]], NULL)",),
+    "map_extract": ("array_remove(ARRAY[($1)[$2]], NULL)",),
+    "map_extract_value": ("($1)[$2]",),
+    "greatest_common_divisor": ("gcd($1, $2)",),
+    "least_common_multiple": ("lcm($1, $2)",),
+    "strlen": ("octet_length($1)",),
+    "list_pack": ("ARRAY[$1]", "ARRAY[$1, $2]", "ARRAY[$1, $2, $3]", "ARRAY[$1, $2, $3, $4]"),
+    "even": ("CASE WHEN $1 >= 0 THEN ceil($1::double precision / 2) * 2 ELSE floor($1::double precision / 2) * 2 END",),
+    "list_reverse_sort": ("array_reverse(array_sort($1))",),
 }
 
 OF_DIALECT: dict[str, dict[str, tuple[str, ...]]] = {

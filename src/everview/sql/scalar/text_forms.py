@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.expr.library.regex_functions import in_re2, similar
 from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
-from everview.sql.scalar import array_forms, calls, casts
+from everview.sql.scalar import array_forms, calls, casts, constants
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.type_names import in_words, sql_name
 from everview.sql.text.dialects import PRINTING, version
@@ -79,7 +79,18 @@ def on_escape(scalars: Scalars, node: exp.Escape) -> Expr:
 
 def on_dpipe(scalars: Scalars, node: exp.DPipe) -> Expr:
     a, b = scalars.bind(node.this), scalars.bind(node.expression)
+    if "bytes" in (a.type.kind, b.type.kind):
+        a, b = _bytes(scalars, a, node.this), _bytes(scalars, b, node.expression)
+        if a.type.kind == b.type.kind:
+            return scalars.call("bytes_concat", a, b)
     return array_forms.joined(scalars, a, b, node) or scalars.call("concat", _as_text(scalars, a), _as_text(scalars, b))
+
+
+def _bytes(scalars: Scalars, value: Expr, node: exp.Expr) -> Expr:
+    """A quoted constant beside a bytea is one."""
+    if not isinstance(value, Literal) or not constants.is_quoted(value):
+        return value
+    return constants.text_as(value.value, BYTES, node, scalars.source)
 
 
 def on_concat(scalars: Scalars, node: exp.Concat) -> Expr:

@@ -7,6 +7,7 @@ their first part; an unread clause by its keyword.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,7 +157,17 @@ class Source:
     def error(self, at: exp.Expr | None, code: str, message: str, hint: str = "") -> SqlError:
         """An error at a node's place."""
         begin = self.tokens[0].start if self.tokens else 0  # where nothing is known of the place
-        return self.error_at(max(offset_of(at), begin), code, message, hint)
+        call = self._call(at)
+        return self.error_at(call.start if call else max(offset_of(at), begin), code, message, hint)
+
+    def _call(self, node: exp.Expr | None) -> Token | None:
+        """The name in the text of a call that has no place of its own: the only function so called."""
+        if not isinstance(node, exp.Func) or isinstance(node, exp.Anonymous) or _starts(node):
+            return None
+        names = {name.lower() for name in type(node).sql_names()}
+        pairs = itertools.pairwise(self.tokens)
+        found = [token for token, after in pairs if after.text == "(" and token.text.lower() in names]
+        return found[0] if len(found) == 1 else None
 
     def error_at(self, offset: int, code: str, message: str, hint: str = "") -> SqlError:
         """An error at an offset in the text."""
@@ -181,6 +192,8 @@ class Source:
 
     def written(self, node: exp.Expr) -> str:
         """A node as it is written: the function's name; else its words, never the parser's."""
+        if call := self._call(node):
+            return call.text.lower()
         start = node.meta.get("start")
         word = next((t.text for t in self.tokens if t.start == start), "") if start is not None else ""
         if word.isidentifier():
