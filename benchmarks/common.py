@@ -229,6 +229,7 @@ class Workload:
 
     `rivals` are the crates and the names of this workload there (see `reference`); `statics` the tables that `build`
     fills, `k` a number that the workload needs, `theirs` the right answer of a rival where that is not `expected`.
+    `settle(db)` is called once the rows are there, as part of loading them: it can choose a plan by them.
     """
 
     name: str
@@ -245,6 +246,7 @@ class Workload:
     statics: Mapping[str, Ints] = field(default_factory=dict)
     k: int = 0
     theirs: Callable[[Ints], Ints] | None = None
+    settle: Callable[[Any], object] = lambda db: None
 
 
 def arguments(description: str | None, *choices: tuple[str, Sequence[str]]) -> argparse.ArgumentParser:
@@ -305,10 +307,16 @@ def _warm_up(workload: Workload, options: argparse.Namespace) -> None:
     with connect(options) as db:
         table, answer = workload.build(db)
         table.insert(columns(workload.columns, workload.rows))
+        workload.settle(db)
         single_changes(db, table, workload.stream, 0, 0, 5)
         batches(db, table, workload.columns, workload.stream, 5, 10, 2)
         answer()
     gc.collect()
+
+
+def _load(db: Any, table: Any, workload: Workload, rows: Any) -> None:
+    table.insert(rows)
+    workload.settle(db)
 
 
 def measure(workload: Workload, options: argparse.Namespace, bare: float) -> dict[str, Any]:
@@ -321,7 +329,7 @@ def measure(workload: Workload, options: argparse.Namespace, bare: float) -> dic
     inputs = memory_mb()
     with connect(options) as db:
         found["install"], (table, answer) = once(lambda: workload.build(db))
-        found["load"], _ = once(partial(table.insert, given))
+        found["load"], _ = once(partial(_load, db, table, workload, given))
         found["load"] |= {"rows": len(rows), "rows_per_cpu_s": len(rows) / found["load"]["cpu_s"]}
         del given
         loaded = memory_mb("VmHWM")

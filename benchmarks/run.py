@@ -74,6 +74,8 @@ CASES: list[Case] = [
     *_graph_cases("triangles", "c", "--edges", "400000", "--plan", "binary", name="triangles-400k-binary"),
     Case("join3", "join3"),
     Case("join3-max", "join3", ("--aggregate", "max")),
+    Case("join3-best", "join3", ("--plan", "best")),
+    Case("join3-max-best", "join3", ("--aggregate", "max", "--plan", "best")),
     Case("start", "start", ("--cold",)),
     Case("epochs", "epochs"),
     Case("install", "install"),
@@ -195,7 +197,7 @@ def _facts(report: dict[str, Any]) -> dict[str, Any]:
 RIVALRY = (
     "arrange-a", "arrange-b", "bfs-a", "bfs-b", "bfs-c", "reach-a", "reach-c", "wcc-prioritized-a", "wcc-prioritized-c",
     "wcc-library-a", "wcc-library-c", "wcc-plain-a", "scc-a", "scc-hashed-a", "scc-plain-a", "kcore-a", "kcore-c",
-    "join3", "join3-max",
+    "join3", "join3-max", "join3-best", "join3-max-best",
 )  # fmt: skip
 """What `--reference` runs unless told otherwise; a rival's plain loops make the others too long."""
 FIGURE = HERE / "figures" / "03-rust.json"

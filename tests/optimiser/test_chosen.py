@@ -67,7 +67,7 @@ def test_every_way_to_the_whole_join_gives_the_same_rows() -> None:
             goal = todo.pop()
             chosen[goal] = optimiser.chosen(number, goal)
             todo += chosen[goal].needs(problem)
-        made = rebuilt(join, node.types, replace(best, chosen=chosen))
+        made = rebuilt(join, node.types, replace(best, chosen=chosen), problem)
         views.append(db.view(f"way{i}", relation_of(db["written"]).source._derive(made, columns), plan="binary"))
     assert len(views) == 5
     for _ in range(3):
@@ -150,10 +150,31 @@ def test_a_column_goes_when_nobody_reads_it_any_more() -> None:
     # t0.b is t1.a, which the condition reads beside t2.b; t2.b is t3.a; the others are read by their joins alone
     assert problem.forgotten == {1 << 1: 0b0111, 1 << 2: 0b0110, 1 << 3: 0b1101, 1 << 4: 0b11000}
     optimiser = optimiser_of(db._core)
-    widths = [len(side.types) for side in _sides(rebuilt(join, node.types, optimiser.best(optimiser.add(problem))))]
+    best = optimiser.best(optimiser.add(problem))
+    widths = [len(side.types) for side in _sides(rebuilt(join, node.types, best, problem))]
     assert len(widths) == 8
     assert max(widths) <= 3
     assert Counter(db.view("best", asked, plan="best").rows()) == Counter(db.view("v", asked, plan="verbatim").rows())
+
+
+def test_an_index_that_is_there_is_not_made_again_with_fewer_columns() -> None:
+    """Tables lead with the column that they are joined by, and nobody reads the columns in the middle."""
+    db = ev.connect()
+    item = db.table("item", {"order": int, "line": int, "price": int})
+    order = db.table("order", {"order": int, "note": int, "customer": int})
+    customer = db.table("customer", {"customer": int, "note": int, "nation": int})
+    item.insert([(i % 200, i, i) for i in range(2000)])
+    order.insert([(i, i, i % 20) for i in range(200)])
+    customer.insert([(i, i, i % 5) for i in range(20)])
+    bought = item.join(order, item.order == order.order).join(customer, order.customer == customer.customer)
+    asked = bought.select(nation=customer.nation, price=item.price)
+    ((node, join, problem),) = problems(db._core, asked)
+    best = optimiser_of(db._core).best(optimiser_of(db._core).add(problem))
+    sides = _sides(rebuilt(join, node.types, best, problem))
+    assert {relation_of(table).node for table in (item, customer)} <= {*sides}
+    view = db.view("best", asked, plan="best")
+    long = [line for line in view.explain().splitlines() if ": 2000 updates" in line]
+    assert len(long) == 2, long  # the table's, and the view's
 
 
 def _sides(node: Node) -> list[Node]:

@@ -45,12 +45,12 @@ def optimiser_of(core: Core) -> Optimiser:
 
 def best_plan(core: Core, collection: Collection) -> Collection:
     """The same collection with its joins as is cheapest now."""
-    chosen: dict[plan.Node, Best] = {}
+    chosen: dict[plan.Node, tuple[Best, Problem]] = {}
     trees: dict[plan.Node, NaturalJoin] = {}
     for node, join, problem in problems(core, collection):
         optimiser = optimiser_of(core)
         number = optimiser.add(problem)
-        chosen[node], trees[node] = optimiser.best(number), join
+        chosen[node], trees[node] = (optimiser.best(number), problem), join
         optimiser.remove(number)
     if not chosen:
         return collection
@@ -62,7 +62,7 @@ def best_plan(core: Core, collection: Collection) -> Collection:
         if node not in trees:
             return over_inputs(node, lambda child: made[id(child)])
         trees[node].tree.leaves = [made[id(leaf)] for leaf in trees[node].tree.leaves]
-        return rebuilt(trees[node], node.types, chosen[node])
+        return rebuilt(trees[node], node.types, *chosen[node])
 
     found = by_another_plan(collection, drive(step, relation_of(collection).node, {}))
     relation_of(found).plan_why = WHY

@@ -38,7 +38,7 @@ class LivingJoin(NamedTuple):
 
     def by(self, best: Best) -> plan.Node:
         """The join by the optimiser's plan."""
-        return rebuilt(self.join, self.node.types, best)
+        return rebuilt(self.join, self.node.types, best, self.problem)
 
     def at_once(self, strategy: AtOnce) -> plan.Node:
         """The join at once."""
