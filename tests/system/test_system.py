@@ -4,8 +4,11 @@ neither make time pass nor cause events themselves.
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +105,82 @@ def test_steps_and_statements_are_noted_while_asked_for(db: ev.Session) -> None:
     assert "step" not in db._core.runtime.__dict__
     db.sql("INSERT INTO u VALUES (12, 12)")
     assert db.system.rows("steps") == []
+
+
+def test_steps_of_every_kind_are_noted_in_order(db: ev.Session) -> None:
+    u, start = db["u"], db.time
+    began = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    db.system.log()
+    u.insert([(10, 10)])  # notes itself
+    u.insert({"k": range(1000), "w": range(1000)})  # in columns
+    with db.batch():
+        u.insert([(11, 11)])
+        u.delete([(10, 10)])
+    with db.transaction():
+        u.insert([(12, 12)])
+        db["t"].insert([(1, 1), (2, 2)])
+    with pytest.raises(ev.EverviewError):
+        u.delete([(7777, 77)])  # fails by itself
+    with pytest.raises(ev.EverviewError):
+        u.delete({"k": range(2000, 4000), "w": range(2000)})
+    u.insert([(13, 13), (14, 14)])
+    steps = db.system.rows("steps")
+    assert [(s[0] - start, *s[3:]) for s in sorted(steps, key=lambda s: s[1])] == [
+        (1, 1, 1, True, ""),
+        (2, 1, 1000, True, ""),
+        (4, 2, 2, True, ""),
+        (5, 1, 3, True, ""),
+        (5, 1, 1, False, "E_ABSENT"),
+        (5, 1, 2000, False, "E_ABSENT"),
+        (6, 1, 2, True, ""),
+    ]
+    ended = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    slack = dt.timedelta(milliseconds=20)  # the clocks differ a little
+    assert all(began - slack < s[1] < ended + slack and 0 < s[2] < 1e4 for s in steps)
+
+
+def test_only_the_last_thousand_steps_are_kept(db: ev.Session) -> None:
+    db.system.log()
+    for i in range(2500):
+        db["u"].insert([(i, i)])
+    assert sorted(s[0] for s in db.system.rows("steps")) == list(range(db.time - 999, db.time + 1))
+    with pytest.raises(ev.EverviewError):
+        db["u"].delete([(7777, 77)])
+    assert sorted(s[0] for s in db.system.rows("steps")) == [*range(db.time - 998, db.time + 1), db.time]
+    system = db.system
+    db.close()
+    system.log(False)  # what was closed takes no notes any more
+
+
+def test_a_python_function_is_part_of_its_step() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+
+        def slow(row: Any) -> Any:
+            time.sleep(0.02)
+            return row
+
+        db.view("v", t.map(slow, {"x": int}))
+        db.system.log()
+        t.insert([(1,)])
+        ((now, _, ms, *rest),) = db.system.rows("steps")
+        assert (now, rest) == (1, [1, 1, True, ""]) and ms > 20
+
+
+def test_a_step_of_a_directory_is_timed_with_its_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ev.connect(tmp_path / "d", sync="full") as db:
+        t = db.table("t", {"x": int})
+        db.system.log()
+        before = os.fdatasync
+
+        def slow(file: int) -> None:
+            time.sleep(0.02)
+            before(file)
+
+        monkeypatch.setattr(os, "fdatasync", slow)
+        t.insert([(1,)])
+        (row,) = db.system.rows("steps")
+        assert row[2] > 20 and row[3:] == (1, 1, True, "")
 
 
 def test_errors_of_views_are_listed(db: ev.Session) -> None:

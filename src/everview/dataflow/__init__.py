@@ -12,7 +12,7 @@ In reading order:
     builder       plans to operators, sharing whatever is possible
     linear, joins, reductions, loops    how each kind of plan node is built
     python_operators, windows    computations that kernels delegate to Python
-    timing        the time that operators take
+    timing, step_notes, tick_clock    the time that operators and steps take
     thread_pool   helper threads for large operators
     identity, saved_state, operator_matching    state as images, for directories, and how it is identified
     batch_merge   merging the batches of a trace outside it

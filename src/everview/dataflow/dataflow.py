@@ -28,6 +28,7 @@ from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator
 from everview.dataflow.program import Item, Program, wakes, written
 from everview.dataflow.read_leases import Lender
 from everview.dataflow.scopes import Scope
+from everview.dataflow.step_notes import Ended, StepNotes
 from everview.dataflow.streams import Sink
 from everview.dataflow.thread_pool import ThreadPool
 from everview.dataflow.timed_history import TimedHistory
@@ -88,9 +89,11 @@ class Dataflow:
         structures.poke(self.session, x.EXECUTOR_STEP, self.step_block)
         self.at: list[tuple[Item, int]] = []
         self._counted: list[Operator] = []
+        """the operators whose traces the executor has, in its order"""
         self.timing: Timing | None = None
         """measures the time that operators take, while that is wanted"""
-        """the operators whose traces the executor has, in its order"""
+        self.notes: StepNotes | None = None
+        """notes of steps, while there is a log"""
         self._outside = array("q")
         """the traces outside loops, by operator number"""
         self._room = array("q", bytes(8 * SUPPOSED_WORDS))
@@ -213,6 +216,14 @@ class Dataflow:
         elif not on and self.timing is not None:
             self.timing.remove()
             self.timing = None
+
+    def note_steps(self, ended: Ended | None) -> None:
+        """Take notes of steps from now on, and report to `ended` those that do not note themselves; None: stop.
+        Between steps.
+        """
+        if self.notes is not None:
+            self.notes.remove()
+        self.notes = None if ended is None else StepNotes(self, ended)
 
     def count_changes(self) -> None:
         """Update `Operator.changes` from the kernels' counts of what steps add to each trace."""
@@ -648,6 +659,7 @@ class Dataflow:
         if self.threads is not None:
             self.threads.close()
         self.time_operators(False)
+        self.note_steps(None)
         self.remove(set(self.operators()))
         lists = (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES, x.EXECUTOR_FORESTS)
         for field in (*lists, x.EXECUTOR_COUNTS):

@@ -12,7 +12,6 @@ the program is replaced and allocated after it (`Dataflow.assemble`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,15 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everview.dataflow.operators import Operator
+from everview.dataflow.tick_clock import TickClock
 from everview.kernels import structures
 from everview.kernels.run import executor as x
-from everview.kernels.run.ticks import read_ticks
 
 if TYPE_CHECKING:
     from everview.dataflow.dataflow import Dataflow
-
-SHORTEST = 1_000_000
-"""Nanoseconds over which the counter's rate is measured at least."""
 
 
 @dataclass
@@ -36,7 +32,7 @@ class Timing:
     """Times the operators of one dataflow, from its creation until `remove`."""
 
     dataflow: Dataflow
-    _start: tuple[int, int] = field(default_factory=lambda: (time.perf_counter_ns(), read_ticks()))
+    _clock: TickClock = field(default_factory=TickClock)
     _owners: list[Operator | None] = field(default_factory=list)
     _merged: list[Operator] = field(default_factory=list)
 
@@ -52,7 +48,7 @@ class Timing:
 
     def collect(self) -> None:
         """Add what was measured to the operators."""
-        scale = self._nanoseconds()
+        scale = self._clock.nanoseconds()
         times, merges = (structures.peek(self.dataflow.session, n) for n in (x.EXECUTOR_TIMES, x.EXECUTOR_MERGE_TIMES))
         for place, operator in enumerate(self._owners):
             if operator is not None:
@@ -68,14 +64,6 @@ class Timing:
             block = structures.peek(self.dataflow.session, name)
             structures.poke(self.dataflow.session, name, 0)
             structures.drop_block(block)
-
-    def _nanoseconds(self) -> float:
-        """Nanoseconds per tick, over the whole time since the start."""
-        began, first = self._start
-        while (passed := time.perf_counter_ns() - began) < SHORTEST:
-            pass
-        counted = read_ticks() - first
-        return passed / counted if counted > 0 else 0.0
 
 
 def _taken(block: int, place: int) -> int:

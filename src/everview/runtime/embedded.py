@@ -238,10 +238,7 @@ class EmbeddedRuntime:
                     batcher, words = few
                     dataflow.run(1, batcher, words)
                 else:
-                    self._share(lambda: _most_rows(transactions))
-                    for offset, changes in enumerate(transactions, 1):
-                        _hand_over(changes, before + offset)
-                    dataflow.run(len(transactions))
+                    self._run_columns(transactions, before)
             except BaseException as error:
                 if dataflow.time != before or dataflow.ended():
                     return self._committed(transactions, error)  # complete, and only then interrupted
@@ -258,6 +255,18 @@ class EmbeddedRuntime:
             self._under_way = None
             return COMMITTED  # the fast path: nothing of `_committed` applies
 
+    def _run_columns(self, transactions: list[ChangeSet], before: int) -> None:
+        """The same for rows in columns, of several tables, or of several transactions."""
+        dataflow = self.dataflow
+        if dataflow.notes is not None:
+            dataflow.notes.begin()
+        self._share(lambda: _most_rows(transactions))
+        for offset, changes in enumerate(transactions, 1):
+            _hand_over(changes, before + offset)
+        dataflow.run(len(transactions))
+        if dataflow.notes is not None:
+            dataflow.notes.ended(transactions)
+
     def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
         """See the protocol. Everything outside loops is copied, which is cheaper than selecting."""
         dataflow = self.dataflow
@@ -272,6 +281,8 @@ class EmbeddedRuntime:
             raise
 
     def _aborted(self, error: BaseException) -> StepOutcome:
+        if self.dataflow.notes is not None and self._under_way is not None:
+            self.dataflow.notes.ended(self._under_way[0], False, error)
         if self.log is not None:
             try:
                 self.log.aborted()
@@ -282,6 +293,8 @@ class EmbeddedRuntime:
         return StepOutcome(False, error)
 
     def _committed(self, transactions: list[ChangeSet], error: BaseException | None = None) -> StepOutcome:
+        if error is not None and self.dataflow.notes is not None:
+            self.dataflow.notes.ended(transactions, True, error)
         for changes in transactions:
             if changes.offsets:
                 change_offsets(self.offsets, changes.offsets)

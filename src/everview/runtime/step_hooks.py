@@ -1,4 +1,4 @@
-"""Hooks around a session's steps, for event recording and plan adaptation.
+"""Hooks around a session's steps, for plan adaptation, and for a log of steps that write or run elsewhere.
 
 A hook is called instead of `Runtime.step` and calls its predecessor. Several can be chained; each removes itself.
 

@@ -1,7 +1,6 @@
 """A log of recent steps and statements, while enabled.
 
-A log is a hook around a session's steps and in front of its SQL; removing it restores both. It records what has
-happened afterwards, and runs nothing.
+It records what has happened afterwards, and runs nothing. Removing it leaves the session as it was.
 """
 
 from __future__ import annotations
@@ -12,10 +11,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from everview.dataflow.step_notes import StepNotes
 from everview.errors import EverviewError
-from everview.runtime.base import COMMITTED, ChangeSet, StepOutcome, row_count
+from everview.runtime.base import ChangeSet, StepOutcome, row_count
+from everview.runtime.embedded import EmbeddedRuntime
 from everview.runtime.step_hooks import Step, install_hook, remove_hook
 from everview.session.limits import is_given_up
 
@@ -34,7 +36,11 @@ _PASSWORD = re.compile(
 
 
 class Log:
-    """Records a session's steps and statements from now on."""
+    """Records a session's steps and statements from now on.
+
+    Steps in memory take notes themselves (`everview.dataflow.step_notes`), which costs a hundredth of a single change.
+    A hook in Python costs a twentieth. Steps that also write, or run elsewhere, have it; it times all of the step.
+    """
 
     def __init__(self, core: Core) -> None:
         self._steps: deque[tuple[Any, ...]] = deque(maxlen=LAST)
@@ -43,22 +49,57 @@ class Log:
         self._numbers = itertools.count(1)
         self._epoch = time.time() - time.perf_counter()
         self._beneath: Step = core.runtime.step
-        self._stepped = _noting(core, self._beneath, self._steps.append)
-        install_hook(core.runtime, self._stepped)
+        self._stepped: Step | None = None
+        if _in_memory(core):
+            core.runtime.dataflow.note_steps(self._step_ended)
+        else:
+            self._stepped = self._noting(self._beneath)
+            install_hook(core.runtime, self._stepped)
         core.statement_log = self._ran
 
     def remove(self) -> None:
         """Stop recording."""
-        remove_hook(self._core.runtime, self._stepped, self._beneath)
+        if self._stepped is not None:
+            remove_hook(self._core.runtime, self._stepped, self._beneath)
+        else:
+            self._core.runtime.dataflow.note_steps(None)
         self._core.statement_log = None
 
     @property
     def steps(self) -> list[tuple[Any, ...]]:
-        """The last steps, as rows of `ev.steps`."""
+        """The last steps, as rows of `ev.steps`, in the order in which they ended."""
+        noted = list(self._steps)
+        told = {now for _, _, now, _, _, committed, _ in noted if committed}
+        notes = self._core.runtime.dataflow.notes
+        small = () if notes is None else ((*note, 1, True, "") for note in notes.small() if note[2] not in told)
+        ended = sorted((*noted, *small), key=itemgetter(1))[-LAST:]
         return [
-            (now, _moment(end + self._epoch), 1000 * (end - start), *_counted(*rest))
-            for start, end, now, *rest in list(self._steps)
+            (now, _moment(end + self._epoch), 1000 * (end - start), transactions, rows, committed, error)
+            for start, end, now, rows, transactions, committed, error in ended
         ]
+
+    def _noting(self, step: Step) -> Step:
+        """A step that is noted."""
+        clock, note = time.perf_counter, self._step_ended
+
+        def stepped(transactions: list[ChangeSet]) -> StepOutcome:
+            start = clock()
+            outcome = step(transactions)
+            note(start, transactions, outcome.committed, outcome.error)
+            return outcome
+
+        return stepped
+
+    def _step_ended(
+        self, start: float, transactions: list[ChangeSet], committed: bool, error: BaseException | None
+    ) -> None:
+        """Note a step that began at a time of `time.perf_counter`."""
+        end = time.perf_counter()
+        code = "" if error is None else _stopped_by(self._core, error)
+        if not is_given_up(code):
+            rows = sum(row_count(some) for changes in transactions for _, some, _ in changes)
+            now = self._core.runtime.dataflow.time
+            self._steps.append((start, end, now, rows, len(transactions), committed, code))
 
     def _ran(self, run: Callable[[Any], Any], statement: Any) -> Any:
         """Run a statement and note it. Several threads may do so at once."""
@@ -78,35 +119,12 @@ class Log:
                 self.statements.append((next(self._numbers), _now(), text, ms, rows, code))
 
 
-def _counted(rows: int, transactions: int = 1, committed: bool = True, error: str = "") -> tuple[Any, ...]:
-    """The number of transactions and rows of a step, and how it ended."""
-    return transactions, rows, committed, error
-
-
-def _noting(core: Core, step: Step, note: Callable[[tuple[Any, ...]], None]) -> Step:
-    """A step that is noted. Every single change passes here, so it is a closure, which takes a third of the time of a
-    method, and of a single transaction it only notes what is at hand: the rows of each table it changes. Iterating
-    over these is faster than looking whether there is one.
-    """
-    clock, runtime = time.perf_counter, core.runtime
-
-    def stepped(transactions: list[ChangeSet]) -> StepOutcome:
-        start = clock()
-        outcome = step(transactions)
-        end = clock()
-        if outcome is COMMITTED and len(transactions) == 1:
-            rows = 0
-            for _, some, _ in transactions[0]:
-                rows += len(some) if type(some) is list else row_count(some)
-            note((start, end, runtime.dataflow.time, rows))
-            return outcome
-        error = "" if outcome.error is None else _stopped_by(core, outcome.error)
-        if not is_given_up(error):
-            rows = sum(row_count(some) for changes in transactions for _, some, _ in changes)
-            note((start, end, runtime.dataflow.time, rows, len(transactions), outcome.committed, error))
-        return outcome
-
-    return stepped
+def _in_memory(core: Core) -> bool:
+    """Whether a step is one of this process's dataflow and nothing else."""
+    runtime = core.runtime
+    return (
+        isinstance(runtime, EmbeddedRuntime) and runtime.log is None and runtime.spill is None and StepNotes.possible()
+    )
 
 
 def _stopped_by(core: Core, error: BaseException) -> str:

@@ -50,6 +50,7 @@ from everview.kernels.run.step import (
     STEP_TEAM,
     STEP_TOUCHED,
 )
+from everview.kernels.run.step_notes import begin_note, end_note
 from everview.kernels.run.ticks import ticks
 from everview.kernels.threads.thread_pool import everyone
 from everview.kernels.trace.trace import (
@@ -84,14 +85,16 @@ from everview.kernels.trace.trace import (
     EXECUTOR_NTIMES,
     EXECUTOR_MERGE_TIMES,
     EXECUTOR_NMERGE_TIMES,
+    EXECUTOR_NOTES,
     EXECUTOR_WORDS,
-) = range(22)
+) = range(23)
 """EXECUTOR_FORESTS: the contexts of operators whose memory changes in place (see `frontier`); all else is in traces.
 EXECUTOR_COUNTS: how many changes each trace has got from committed steps, in the order of the traces.
 EXECUTOR_BEGAN, EXECUTOR_PEAK: words of memory that there were when the last step began, and the most there were at the
 end of one of its operators.
 EXECUTOR_TIMES, EXECUTOR_MERGE_TIMES: ticks that each instruction, and the merging of each trace, has taken; 0 unless
 operators are timed (`everview.dataflow.timing`).
+EXECUTOR_NOTES: the ring of notes of small steps (`everview.kernels.run.step_notes`); 0 unless there is a log.
 """
 
 INSTRUCTION_CALL, INSTRUCTION_LOOP, INSTRUCTION_END, INSTRUCTION_STOP = range(4)
@@ -366,9 +369,14 @@ def step(session, base, epochs, batcher, words, size):
 
     `batcher` first receives a few rows (0: none), so that a small change is one call.
     """
+    notes = ld(session, EXECUTOR_NOTES)
+    if notes != 0:
+        begin_note(notes, size // (8 * ld(batcher, BATCHER_WIDTH)) if batcher != 0 else 0)
     answer = begin(session, base, epochs, batcher, words, size)
     if answer == ENDED_DONE:
         _commit(session)
+        if notes != 0:
+            end_note(notes, base + epochs)
     return answer
 
 
@@ -379,6 +387,9 @@ def resume(session, pc):
     answer = _run(session)
     if answer == ENDED_DONE:
         _commit(session)
+        if ld(session, EXECUTOR_NOTES) != 0:
+            s = ld(session, EXECUTOR_STEP)
+            end_note(ld(session, EXECUTOR_NOTES), ld(s, STEP_BASE) + ld(s, STEP_EPOCHS))
     return answer
 
 
