@@ -42,10 +42,11 @@ from everview.session.core import core_of
 from everview.session.reads.snapshot import remaining
 from everview.session.reads.subscribable import Subscribable as Relation
 from everview.session.rights.principal import Principal
-from everview.sql import statements_of
 from everview.sql.rights import shared_queries
 from everview.sql.rights.shares import Share
+from everview.sql.statements import Statements
 from everview.sql.streams.subscription import Subscription as Subscribable
+from everview.sql.streams.subscription import of_text
 
 if TYPE_CHECKING:
     from everview.codes.codec import Codec
@@ -109,10 +110,11 @@ class Feed:
         """Start following it."""
         if self._source is not None:
             return
+        sql = Statements(session)  # its own: what one client sets is nothing to the next
         if self.query:
-            found = session.sql(f"SUBSCRIBE TO (\n{self.query}\n) WITHOUT SNAPSHOT")
+            found = of_text(sql, self.query)
         else:
-            found = Subscribable(shared_queries.of_name(statements_of(session), self.name), snapshot=False)
+            found = Subscribable(shared_queries.of_name(sql, self.name), snapshot=False)
         found.listen(self._pending.append)
         self._source = found
         codec = self._codec()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.errors import did_you_mean
+from everview.errors import InputError, did_you_mean
 from everview.language.relation import relation_of
 from everview.session.changes.batch import Batch
 from everview.session.reads.subscribable import Subscribable
@@ -114,3 +114,15 @@ def subscribe(sql: Statements, statement: statement_reader.Statement) -> Subscri
     created = exp.Create(this=exp.to_table("s"), expression=statement_reader.parsed(source))
     view = consumed_parts.whole(created.expression, source, lambda: create_view(sql, named, created, source))()
     return Subscription(view, snapshot=snapshot, own=True)
+
+
+def of_text(sql: Statements, query: str) -> Subscription:
+    """Subscribe, without a snapshot, to one query that somebody else has written. A text between brackets may close
+    them, and go on with statements of its own.
+    """
+    text = f"SUBSCRIBE TO (\n{query}\n) WITHOUT SNAPSHOT"
+    count = sum(1 for _ in statement_reader.statements(text, lambda: sql.dialect))
+    if count != 1:
+        raise InputError("E_SYNTAX", f"one query can be followed, not {count} statements", "subscribe to each of them")
+    found: Subscription = sql.run(text)
+    return found

@@ -1,0 +1,309 @@
+"""Ways round the rights that were open once: texts inside texts, inner sessions, the catalogue, declarations."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+import everview as ev
+from everview.errors import EverviewError
+from everview.server.http.guard import Guard
+from everview.server.identity import Identity
+from everview.server.settings import Settings
+from everview.session.core import core_of
+from everview.session.rights.principal import Principal, acting
+from tests.server.tenants.asking import ANN, BOB, refused, rows
+from tests.server.tenants.conftest import SETUP, Tenants
+
+
+@pytest.fixture
+def db() -> Iterator[Any]:
+    with ev.connect() as session:
+        session.sql(SETUP + "GRANT CREATE ON SCHEMA public TO app")
+        yield session
+
+
+# texts inside texts
+
+STEPS = ("SET ROLE app", "BEGIN", "SET TIME ZONE 'Europe/Oslo'", "SET sharing = 'value'", "SET search_path = public")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_followed_query_is_one_query(tenants: Tenants, step: str) -> None:
+    """Ann's text closes the brackets that it is put into, and goes on. Once, everybody was Ann after that."""
+    text = f"SELECT id FROM doc) WITHOUT SNAPSHOT; {step}; SUBSCRIBE TO (SELECT id FROM doc"
+    with tenants.http("ann") as ann, tenants.http("bob") as bob:
+        assert ann.post("/v1/events", content=text).json()["error"]["code"] == "E_SYNTAX"
+        with bob.stream("POST", "/v1/events", content="SELECT id, current_user AS u FROM doc -- his") as told:
+            frames = next(line for line in told.iter_lines() if line.startswith("data: "))
+    (snapshot, *_) = json.loads(frames.removeprefix("data: "))
+    assert snapshot["rows"] == [[1, "2", "bob"]]
+    assert tenants.sql("SELECT current_user AS u, count(*) AS n FROM doc") == [("everview", 3)]
+    assert tenants.sql("SHOW TIME ZONE") == [("UTC",)]
+
+
+# the schema ev
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> Path:
+    path = tmp_path / "secret.csv"
+    path.write_text("a\n471\n")
+    return path
+
+
+@pytest.mark.parametrize("who", ["ann", "bob", "admin"])
+def test_what_looks_at_ev_cannot_use_files(tenants: Tenants, secret_file: Path, who: str) -> None:
+    """The relations of ev are in a session of their own, which could read and write any file."""
+    tenants.sql("CREATE ROLE pg_monitor; GRANT pg_monitor TO bob; ALTER ROLE ann QUOTA (views 10)")
+    target = secret_file.with_name("written.csv")
+    texts = [
+        f"SELECT a FROM ev.quotas q, '{secret_file}' f",
+        f"SELECT a FROM ev.quotas WHERE EXISTS (FROM '{secret_file}')",
+    ]
+    if who != "ann":
+        texts += [f"SELECT a FROM ev.views, '{secret_file}' f", f"COPY (SELECT name FROM ev.views) TO '{target}'"]
+    with tenants.http(who) as http:
+        for text in texts:
+            answer = http.post("/v1/sql", json={"sql": text})
+            assert answer.status_code >= 400 and "471" not in answer.text, text
+        assert http.post("/v1/sql", json={"sql": "SELECT role FROM ev.quotas WHERE what = 'views'"}).status_code == 200
+    assert not target.exists()
+
+
+def test_a_program_may_use_files_with_ev(secret_file: Path) -> None:
+    with ev.connect() as session:
+        assert session.sql(f"SELECT f.a FROM ev.session, '{secret_file}' f").rows() == [(471,)]
+
+
+@pytest.mark.parametrize("who", [None, BOB])
+def test_nobody_changes_what_ev_tells(db: Any, who: Principal | None) -> None:
+    db.sql("CREATE ROLE pg_monitor; GRANT pg_monitor TO bob")
+    there = rows(db, "SELECT name FROM ev.views", who)
+    for text in (
+        "DELETE FROM ev.views",
+        "INSERT INTO ev.views SELECT * FROM ev.views",
+        "WITH d AS (DELETE FROM ev.views RETURNING *) SELECT * FROM d",
+    ):
+        refused(db, text, who)
+    assert rows(db, "SELECT name FROM ev.views", who) == there == [("total",)]
+    rows(db, "CREATE VIEW ev.mine AS SELECT count(*) AS n FROM ev.views", who)
+    assert rows(db, "SELECT * FROM ev.mine", who) == [(1,)]
+
+
+# declarations
+
+
+def test_a_declaration_tells_nothing_of_a_hidden_table(db: Any) -> None:
+    db.sql("CREATE TABLE keyed (x int PRIMARY KEY, y int UNIQUE); INSERT INTO keyed VALUES (471, 1)")
+    db.sql("CREATE TABLE some (x int PRIMARY KEY, hidden int); GRANT SELECT (x) ON some TO app")
+    for text in (
+        "CREATE TABLE mine (LIKE {})",
+        "CREATE TABLE mine (LIKE {} INCLUDING ALL)",
+        "CREATE TABLE mine (z int REFERENCES {} (x))",
+        "CREATE TABLE mine (z int REFERENCES {} (nope))",
+        "CREATE TABLE mine (z int, FOREIGN KEY (z) REFERENCES {})",
+    ):
+        said = {refused(db, text.format(name)).replace(name, "it") for name in ("keyed", "secret", "absent")}
+        assert len({s.partition("\n")[0] for s in said}) == 1, said
+        refused(db, text.format("some"))
+    rows(db, "CREATE TABLE own (x int)")
+    refused(db, "ALTER TABLE own ADD FOREIGN KEY (x) REFERENCES keyed (x)")
+    refused(db, "ALTER TABLE own ADD FOREIGN KEY (x) REFERENCES doc (id)")
+    db.sql("GRANT REFERENCES ON doc TO app")
+    rows(db, "CREATE TABLE mine (z int REFERENCES doc (id))")
+    rows(db, "INSERT INTO mine VALUES (1)")
+
+
+HIDDEN = """
+CREATE SCHEMA hid; CREATE TABLE hid.t (x int); CREATE ROLE hrole; CREATE INDEX hidx ON secret (x);
+CREATE FUNCTION hfun(n int) RETURNS int LANGUAGE SQL AS 'SELECT n'; CREATE SEQUENCE hseq;
+CREATE TABLE some (id int, hcol int); GRANT SELECT (id) ON some TO app; CREATE INDEX hidx2 ON some (hcol);
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("SELECT {}(1)", "hfun"),
+        ("SELECT * FROM {}(1)", "hfun"),
+        ("DROP FUNCTION {}", "hfun"),
+        ("CREATE OR REPLACE VIEW v AS SELECT {}(1) AS x", "hfun"),
+        ("SET search_path = {}", "hid"),
+        ("DROP SCHEMA {}", "hid"),
+        ("CREATE TABLE {}.n (x int)", "hid"),
+        ("ALTER TABLE own SET SCHEMA {}", "hid"),
+        ("SHOW TABLES FROM {}", "hid"),
+        ("SELECT * FROM {}.t", "hid"),
+        ("DROP INDEX {}", "hidx"),
+        ("DROP INDEX {}", "hidx2"),
+        ("GRANT {} TO ann", "hrole"),
+        ("SET ROLE {}", "hrole"),
+        ("ALTER ROLE {} LOGIN", "hrole"),
+        ("ALTER ROLE {} PASSWORD 'x'", "hrole"),
+        ("DROP ROLE {}", "hrole"),
+        ("CREATE TOKEN t FOR ROLE {}", "hrole"),
+        ("DROP TOKEN t FOR ROLE {}", "hrole"),
+        ("CREATE ROLE x IN ROLE {}", "hrole"),
+        ("SELECT nextval('{}')", "hseq"),
+        ("DROP SEQUENCE {}", "hseq"),
+        ("ALTER SEQUENCE {} RESTART", "hseq"),
+        ("SELECT {} FROM some", "hcol"),
+        ("DESCRIBE {}", "secret"),
+        ("COMMENT ON TABLE {} IS 'x'", "secret"),
+        ("TRUNCATE {}", "secret"),
+    ],
+)
+def test_a_hidden_name_and_a_missing_one_are_told_alike(db: Any, text: str, hidden: str) -> None:
+    db.sql(HIDDEN)
+    rows(db, "CREATE TABLE own (x int)")
+    said = []
+    for name in (hidden, "zzqx"):
+        with acting(ANN), pytest.raises(ev.EverviewError) as error:
+            db.sql(text.format(name))
+        said.append((error.value.code, error.value.message.replace(name, "it"), error.value.hint.replace(name, "it")))
+        assert hidden not in str(error.value).replace(text.format(name), "").replace(name, "it")
+    assert said[0] == said[1]
+
+
+def test_no_hint_names_what_is_hidden(db: Any) -> None:
+    db.sql(HIDDEN)
+    assert rows(db, "SHOW INDEXES") == [] and rows(db, "SHOW SCHEMAS") == [("public",)]
+    for text in ("GRANT hrol TO ann", "DROP INDEX hi", "SELECT hfum(1)", "DROP FUNCTION hfum", "SET search_path = hi"):
+        with acting(ANN), pytest.raises(ev.EverviewError) as error:
+            db.sql(text)
+        assert not any(name in str(error.value) for name in ("hrole", "hidx", "hfun", "hid\n", "'hid'")), error.value
+
+
+def test_names_of_the_servers_own_views_are_nobodys(db: Any) -> None:
+    """Who took one kept others from following anything."""
+    with acting(ANN), pytest.raises(ev.EverviewError) as error:
+        db.sql('CREATE TABLE "(shared 1)" (x int)')
+    assert error.value.code == "E_NAME"
+    with acting(ANN), pytest.raises(ev.EverviewError):
+        db.table("(subscription 1)", {"x": int})
+
+
+# the catalogue of PostgreSQL
+
+ENDLESS = [
+    "SELECT count(*) FROM pg_class WHERE '{}!' ~ '(a+)+$'".format("a" * 60),
+    "SELECT regexp_replace('{}!', '(a+)+$', 'x') FROM pg_namespace".format("a" * 60),
+    "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT count(*) FROM r, pg_namespace",
+    "SELECT count(*) FROM pg_attribute a, pg_attribute b, pg_attribute c, pg_attribute d",
+    "SELECT length(replace(printf('%.*c', 100000000, 'x'), 'x', 'yyyy')) FROM pg_namespace",
+    "SELECT count(*) FROM generate_series(1, 10000000000) g, pg_namespace",
+    "SELECT printf('%.*c', 1000000, 'x') FROM pg_type a, pg_type b",
+]
+
+
+@pytest.mark.parametrize("text", ENDLESS)
+def test_a_question_about_the_catalogue_holds_up_nobody(tenants: Tenants, text: str) -> None:
+    """They were answered on the loop, where one regular expression could go on forever, and nobody was served."""
+    tenants.sql("ALTER ROLE ann QUOTA (milliseconds 700)")
+    waited, over = [], threading.Event()
+
+    def ask() -> None:
+        with tenants.http("bob") as http:
+            while not waited or not over.is_set():
+                began = time.monotonic()
+                assert http.get("/healthz").status_code == 200
+                waited.append(time.monotonic() - began)
+                time.sleep(0.01)
+
+    asking = threading.Thread(target=ask)
+    with tenants.psycopg("ann") as ann:
+        ann.execute("SELECT count(*) FROM pg_class")
+        asking.start()
+        began = time.monotonic()
+        try:
+            ann.execute(text)
+        except psycopg.Error as error:
+            assert error.sqlstate in ("57014", "53200", "54000", "0A000"), error
+        finally:
+            over.set()
+            asking.join()
+        assert time.monotonic() - began < 10
+        assert ann.execute("SELECT count(*) FROM pg_namespace").fetchone() == (3,)  # and it goes on
+    assert max(waited) < 1, "others waited"
+
+
+def test_the_catalogue_tells_of_ones_own_rights(tenants: Tenants) -> None:
+    tenants.sql("CREATE POLICY his ON doc TO bob USING (v = '471'); GRANT SELECT ON doc TO bob")
+    with tenants.psycopg("ann") as ann:
+        assert ann.execute("SELECT policyname, roles::text FROM pg_policies WHERE tablename = 'doc'").fetchall() == [
+            ("mine", "{public}")
+        ]
+        (acl,) = ann.execute("SELECT relacl::text FROM pg_class WHERE relname = 'doc'").fetchone() or ("",)
+        assert "bob" not in acl and "app=arwd" in acl
+        for role in ("bob", "zzqx"):
+            with pytest.raises(psycopg.Error, match=f"there is no role {role}"):
+                ann.execute("SELECT has_table_privilege(%s, 'doc', 'SELECT')", (role,))
+        assert ann.execute("SELECT has_table_privilege('app', 'doc', 'SELECT')").fetchone() == (True,)
+    with tenants.psycopg("admin") as admin:
+        assert admin.execute("SELECT count(*) FROM pg_policies WHERE tablename = 'doc'").fetchone() == (2,)
+        assert admin.execute("SELECT has_table_privilege('bob', 'doc', 'SELECT')").fetchone() == (True,)
+
+
+# roles and tokens
+
+
+def test_noinherit_has_no_privileges_until_it_acts_as_the_group(db: Any) -> None:
+    db.sql("CREATE ROLE boss; GRANT SELECT ON secret TO boss; CREATE USER careful NOINHERIT IN ROLE boss")
+    careful = Principal("careful")
+    refused(db, "SELECT x FROM secret", careful)
+    assert rows(db, "SET ROLE boss; SELECT x FROM secret", careful) == [(42,)]
+    db.sql("RESET ROLE; ALTER ROLE boss QUOTA (rows 0)")
+    refused(db, "SELECT generate_series(1, 2)", careful, "E_QUOTA")
+
+
+def test_who_makes_roles_cannot_climb_over_one_that_acts_as_a_superuser(db: Any) -> None:
+    db.sql("CREATE ROLE top SUPERUSER; CREATE USER deputy IN ROLE top; CREATE USER maker CREATEROLE")
+    maker = Principal("maker")
+    for text in (
+        "ALTER ROLE deputy PASSWORD 'mine'",
+        "CREATE TOKEN t FOR ROLE deputy",
+        "GRANT deputy TO maker",
+        "CREATE USER x IN ROLE deputy",
+        "DROP ROLE deputy",
+    ):
+        with acting(maker), pytest.raises(ev.EverviewError):
+            db.sql(text)
+    rows(db, "ALTER ROLE bob PASSWORD 'new'", maker)
+
+
+def test_a_token_may_have_any_name(tenants: Tenants) -> None:
+    """JWTs are tokens called jwt, which are not looked up."""
+    (made,) = tenants.sql("CREATE TOKEN jwt FOR ROLE ann")[0]
+    with psycopg.connect(host="127.0.0.1", port=tenants.pg, user="ann", password="pw of ann", autocommit=True) as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
+    client = ev.connect(tenants.beside.address, token=made)
+    core = core_of(tenants.beside.server.engine.session)
+    who = Identity(tenants.beside.server.engine, Settings(token="x")).of_token(made)
+    assert core.access.alive(who)
+    tenants.sql("DROP TOKEN jwt FOR ROLE ann")
+    assert not core.access.alive(who)
+    with pytest.raises(EverviewError):
+        client.sql("SELECT 1 AS x")
+    client.close()
+
+
+@pytest.mark.parametrize("host", ["dead.be", "abc.de", "bad.cafe", "127.0.0.1.de", "localhost.de", "fed.ac:8080"])
+def test_a_name_of_letters_that_addresses_have_is_no_address(tenants: Tenants, host: str) -> None:
+    """On all addresses, any address may be the server's own; a name that a page's owner has chosen is none."""
+    guard = Guard(None, Settings(host="0.0.0.0", token="x"), None)  # type: ignore[arg-type]
+    with pytest.raises(EverviewError) as error:
+        guard._check_host(host)
+    assert error.value.code == "E_FORBIDDEN_HOST"
+    for mine in ("10.0.0.7:8080", "[fe80::1]:80", "localhost", "127.0.0.1"):
+        guard._check_host(mine)
+    answer = httpx.get(f"{tenants.beside.url}/healthz", headers={"host": host})
+    assert answer.status_code == 403
