@@ -18,9 +18,10 @@ from everview.codes import durations
 from everview.errors import InputError
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.changes.turns import reads
-from everview.session.core import Core
+from everview.session.core import Core, core_of
 from everview.session.rights.principal import acting
 from everview.session.session import Session
+from everview.system.inner_rights import enclosed
 from everview.system.log import Log
 from everview.system.relations import LOGGED, PRESENT, Relation, Rows
 
@@ -53,6 +54,7 @@ class System:
         self._watching: threading.Event | None = None
         self.session = Session(Core(EmbeddedRuntime(core.interner), history=1))
         """the inner session"""
+        enclosed(core_of(self.session), core)
         self.statements = type(sql)(self.session)
         """its SQL"""
         self.statements.is_inner = True

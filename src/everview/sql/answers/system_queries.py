@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors
-from everview.session.core import Core
+from everview.session.core import Core, core_of
 from everview.session.rights.principal import acting
 from everview.session.session import Session
 from everview.sql.ddl import schemas
 from everview.sql.text import statement_reader
+from everview.system.inner_rights import enclosed, on_behalf
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -75,9 +76,11 @@ def _quotas(sql: Statements, statement: statement_reader.Statement) -> Any:
     who = sql.core.access.acting()
     assert who is not None
     found = next((r for r in sql.core.attached.get("ev", ()) if r.name == "quotas"), None)
-    with acting(None), Session(Core(EmbeddedRuntime(sql.core.interner))) as own:
+    with Session(Core(EmbeddedRuntime(sql.core.interner))) as own:
         if found is not None:
-            own.table("quotas", found.columns).insert([r for r in found.rows(sql.core) if r[0] == who.role])
+            with acting(None):
+                own.table("quotas", found.columns).insert([r for r in found.rows(sql.core) if r[0] == who.role])
+        enclosed(core_of(own), sql.core)
         answer = type(sql)(own).run(_blanked(statement))
         answer.rows()
         return answer
@@ -92,5 +95,5 @@ def run(sql: Statements, statement: statement_reader.Statement) -> Any:
     inner = next(statement_reader.statements(text, lambda: statement.dialect), None)
     system = doors.system(sql.core)
     system.refresh()
-    with acting(None):
+    with on_behalf():
         return system.statements._run_one(replace(statement, text=text, tokens=() if inner is None else inner.tokens))
