@@ -157,6 +157,12 @@ class Engine:
         answer: T = await self._answered(self._job(work, seconds, memory, key), self._put_beside)
         return answer
 
+    async def beside(self, work: Callable[[], T], *, key: object = None) -> T:
+        """Have work done that does not need the session, by a thread that reads, in turns with other roles."""
+        job = Job(lambda _: work(), None, None, key, self.loop.create_future(), self.principal())
+        answer: T = await self._answered(job, self._put_aside)
+        return answer
+
     async def follow(self, work: Callable[[Session], T], *, key: object = None, **limits: Any) -> T:
         """The same for work that starts a subscription: on the thread, or as a guest of the current step. The step's
         commit waits for the guest, so the step's changes are delivered to the new subscriber.
@@ -212,6 +218,11 @@ class Engine:
             self._put(job)
         else:
             self._readers.put(job, self.quotas.weight(job.who))
+
+    def _put_aside(self, job: Job) -> None:
+        if self._closing:
+            raise closing()
+        self._readers.put(job, self.quotas.weight(job.who))
 
     def _read(self, job: Job, answer: Any, error: BaseException | None) -> None:
         """Called on a reader's thread when a read is done."""

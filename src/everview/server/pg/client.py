@@ -126,18 +126,19 @@ class Client:
 
     async def run(self, function: Callable[[Session], T], kind: Hashable = None) -> T:
         """Have the engine do something, within the limits of a statement; `kind` identifies a repeated change."""
-        return await self.engine.run(function, seconds=self._limit, memory=self.memory, key=self, kind=kind)
+        return await self.engine.run(function, seconds=self.limit, memory=self.memory, key=self, kind=kind)
 
     async def read(self, function: Callable[[Session], T]) -> T:
         """The same for what only reads: it does not wait for others' steps."""
-        return await self.engine.read(function, seconds=self._limit, memory=self.memory, key=self)
+        return await self.engine.read(function, seconds=self.limit, memory=self.memory, key=self)
 
     async def follow(self, function: Callable[[Session], T]) -> T:
         """The same for what begins to follow something."""
-        return await self.engine.follow(function, seconds=self._limit, memory=self.memory, key=self)
+        return await self.engine.follow(function, seconds=self.limit, memory=self.memory, key=self)
 
     @property
-    def _limit(self) -> float | None:
+    def limit(self) -> float | None:
+        """Seconds that a statement may take."""
         return min((s for s in (self.settings.seconds, self.seconds) if s), default=None)
 
     def act_as(self, who: Principal, *, local: bool = False) -> None:

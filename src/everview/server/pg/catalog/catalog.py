@@ -1,19 +1,26 @@
 """The catalog: which statements are about it, and their results.
 
 It is an in-memory SQLite database, filled from a snapshot of the session (`contents`) and rebuilt when that has
-changed. SQLite runs on the loop: catalog queries are small. The snapshot is taken in a turn, or beside the current
-step. The database contains nothing but the catalog, and SQLite has no access to files.
+changed. The snapshot is taken in a turn, or beside the current step. The database contains nothing but the catalog, and
+SQLite has no access to files.
+
+Catalog queries are small, but anybody may ask a large one: a join of the catalog with itself, a regular expression, a
+recursive WITH. So SQLite runs on the threads that read, in turns with other roles, for `SECONDS` at most, and what it
+returns has a limit, too (`_Kept`).
 """
 
 from __future__ import annotations
 
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from everview import cancellation
 from everview.codes.immutable import FrozenList
 from everview.server.pg.answers import Answer, Column
 from everview.server.pg.catalog import result_types, sqlite_translation
@@ -41,8 +48,17 @@ _WORDS = {
 }  # fmt: skip
 """Words that may indicate a catalog query."""
 
-_STEPS = 50_000_000
-"""Maximum number of SQLite steps per query."""
+SECONDS = 5.0
+"""Seconds that a query may take, unless a limit is shorter."""
+
+MOST_BYTES = 64_000_000
+"""How much a query may return."""
+
+LONGEST = 4_000_000
+"""Maximum length of a value in SQLite: definitions of views are the longest texts."""
+
+_OFTEN = 1000
+"""SQLite looks at the time after so many of its instructions."""
 
 
 class Catalog:
@@ -52,7 +68,7 @@ class Catalog:
         self._engine = engine
         self._numbers = Numbers()
         self._plans: dict[tuple[str, int], str] = {}
-        self._made: dict[tuple[str, str, bool], tuple[Picture, sqlite3.Connection, Functions]] = {}
+        self._made: dict[tuple[str, str, bool], _Kept] = {}
         """the database of each principal: everyone sees only what exists for them"""
 
     # which statements
@@ -100,18 +116,14 @@ class Catalog:
     async def _run(
         self, client: Client, tree: exp.Expr, values: dict[str, Any], told: list[Column] | None = None
     ) -> Answer:
-        db, functions = await self._fresh(client)
-        functions.error = None
+        kept = await self._fresh(client)
         access = core_of(self._engine.session).access
-        functions.asker = Asker(client.settings, client.name, client.database, client.process, client.who, access)
+        asker = Asker(client.settings, client.name, client.database, client.process, client.who, access)
         text = sqlite_translation.rewritten(tree)
         bound = {f"p{name}": _plain(value) for name, value in values.items()}
-        try:
-            cursor = db.execute(text, bound)
-            rows = cursor.fetchall()
-        except (sqlite3.Error, sqlite3.Warning) as error:
-            raise functions.error or _refused(error) from None
-        names = [d[0] for d in cursor.description or ()]
+        quota = self._engine.quotas.limit("milliseconds", client.who)
+        seconds = min(SECONDS, client.limit or SECONDS, SECONDS if quota is None else quota / 1000)
+        names, rows = await self._engine.beside(lambda: kept.answer(asker, text, bound, seconds), key=client)
         columns = told if told is not None else _columns(tree, names, rows)
         fitted = [_fit(c) for c in columns]
         if any(f is not None for f in fitted):
@@ -120,7 +132,7 @@ class Catalog:
             ]
         return Answer.of_rows(columns, rows, f"SELECT {len(rows)}")
 
-    async def _fresh(self, client: Client) -> tuple[sqlite3.Connection, Functions]:
+    async def _fresh(self, client: Client) -> _Kept:
         """The database for the session's current state."""
         if client.work.defined:  # its own tables are there for itself alone
             picture = await client.run(lambda s: client.work.inside(s, lambda _: pictured(s, {})))
@@ -129,17 +141,60 @@ class Catalog:
                 lambda s: concurrent_reads.looked(core_of(s), lambda: pictured(s, self._plans)), key=client
             )
         who = (client.database, client.name, client.who.free)
-        if who in self._made and self._made[who][0] != picture:
-            self._made.pop(who)[1].close()
+        if who in self._made and self._made[who].picture != picture:
+            del self._made[who]
         if who not in self._made:
             if len(self._made) > 100:
-                self._made.pop(next(iter(self._made)))[1].close()
-            found = contents(picture, self._numbers, client.database, client.name)
-            db = _database(found)
-            functions = Functions(found)
-            functions.install(db)
-            self._made[who] = picture, db, functions
-        return self._made[who][1:]
+                del self._made[next(iter(self._made))]
+            self._made[who] = _Kept(picture, contents(picture, self._numbers, client.database, client.name))
+        return self._made[who]
+
+
+class _Kept:
+    """The catalog as one principal sees it, for one query at a time; its threads may outlive its being replaced."""
+
+    def __init__(self, picture: Picture, found: Contents) -> None:
+        self.picture = picture
+        self._lock = threading.Lock()
+        self._db = _database(found)
+        self._functions = Functions(found)
+        self._functions.install(self._db)
+        self._db.set_progress_handler(self._watch, _OFTEN)
+        self._end = 0.0
+        self._stopped: BaseException | None = None
+
+    def answer(
+        self, asker: Asker, text: str, bound: dict[str, Any], seconds: float
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The names and rows of a query."""
+        with self._lock:
+            self._functions.error = self._stopped = None
+            self._functions.asker, self._end = asker, time.monotonic() + seconds
+            try:
+                cursor = self._db.execute(text, bound)
+                return [d[0] for d in cursor.description or ()], _within_limits(cursor)
+            except (sqlite3.Error, sqlite3.Warning) as error:
+                raise self._stopped or self._functions.error or _refused(error) from None
+
+    def _watch(self) -> int:
+        """Called by SQLite every so often: whether to stop."""
+        try:
+            cancellation.poll()
+            if time.monotonic() > self._end:
+                raise PgError("E_TIMEOUT", "57014", "the catalogue query takes too long", "ask for less")
+        except BaseException as error:  # SQLite would swallow it
+            self._stopped = error
+        return int(self._stopped is not None)
+
+
+def _within_limits(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    rows, size = [], 0
+    for row in cursor:
+        size += sum(len(v) if isinstance(v, (str, bytes)) else 8 for v in row) + 64
+        if size > MOST_BYTES:
+            raise PgError("E_MEMORY", "53200", "the catalogue query returns too much", "ask for less")
+        rows.append(row)
+    return rows
 
 
 def _is_catalogue(table: exp.Table) -> bool:
@@ -177,26 +232,19 @@ def _database(found: Contents) -> sqlite3.Connection:
     db.commit()
     db.execute("PRAGMA query_only = ON")
     db.set_authorizer(_allowed)
-    steps = 0
-
-    def watch() -> int:
-        nonlocal steps
-        steps += 100_000
-        if steps > _STEPS:
-            steps = 0
-            return 1
-        return 0
-
-    db.set_progress_handler(watch, 100_000)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
     return db
 
 
 _FORBIDDEN = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
+_COSTLY = ("randomblob", "zeroblob")
+"""Functions that make much out of nothing, and that no client asks for."""
 
 
-def _allowed(action: int, *_: object) -> int:
+def _allowed(action: int, _: object, name: object, *rest: object) -> int:
     """No files: whatever else would change something is refused by query_only."""
-    return sqlite3.SQLITE_DENY if action in _FORBIDDEN else sqlite3.SQLITE_OK
+    denied = action in _FORBIDDEN or (action == sqlite3.SQLITE_FUNCTION and name in _COSTLY)
+    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
 
 
 def _parameter_type(parameter: exp.Parameter) -> int:

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from everview.errors import EverviewError
+from everview.expr.library.regex_functions import in_re2
 from everview.expr.text_conversion import of_text
 from everview.server.pg.catalog.contents import Contents, quoted_name
 from everview.server.pg.catalog.privileges import has_privilege
@@ -94,10 +98,11 @@ def format_type(oid: Any, modifier: Any = None) -> str | None:
 def _matches(pattern: Any, text: Any, *, fold: bool = False) -> int | None:
     if pattern is None or text is None:
         return None
-    try:
-        return int(re.search(str(pattern), str(text), re.IGNORECASE if fold else 0) is not None)
-    except re.error:
+    try:  # RE2, which takes linear time for any pattern: Python's may take forever, and nothing would stop it
+        found = pc.match_substring_regex(pa.array([str(text)]), pattern=in_re2(str(pattern)), ignore_case=fold)
+    except pa.ArrowInvalid:
         raise PgError("E_PATTERN", "2201B", f"{pattern!r} is not a regular expression", "correct it") from None
+    return int(found[0].as_py())
 
 
 def _part_of(name: str) -> list[str]:
@@ -339,8 +344,24 @@ def _formatted(template: str, *values: Any) -> str:
 def _replaced(text: Any, pattern: Any, new: Any, flags: Any = "") -> str | None:
     if text is None or pattern is None:
         return None
-    by = re.sub(r"\\(\d)", r"\\g<\1>", str(new))
-    return re.sub(str(pattern), by, str(text), count=0 if "g" in str(flags) else 1)
+    most = None if "g" in str(flags) else 1
+    try:
+        found = pc.replace_substring_regex(pa.array([str(text)]), in_re2(str(pattern)), str(new), max_replacements=most)
+    except pa.ArrowInvalid:
+        raise PgError("E_PATTERN", "2201B", f"{pattern!r} is not a regular expression", "correct it") from None
+    return str(found[0].as_py())
+
+
+MOST_NUMBERS = 1_000_000
+"""How long a series may be."""
+
+
+def _series(first: Any, last: Any, step: Any = 1) -> str:
+    """generate_series, as a list."""
+    numbers = range(int(first or 1), int(last or 0) + 1, int(step))
+    if len(numbers) > MOST_NUMBERS:
+        raise PgError("E_RANGE", "54000", f"a series of more than {MOST_NUMBERS:,} numbers", "ask for less")
+    return json.dumps(list(numbers))
 
 
 def _split(text: Any, mark: Any, n: Any) -> str | None:
@@ -354,10 +375,7 @@ def _arrays(add: Callable[..., None]) -> None:
     add("array_", lambda *a: written(a))
     add("in_array_", _in_array)
     add("array_json_", lambda value: json.dumps([_number(i) for i in items(value)]))
-    add(
-        "series_json_",
-        lambda first, last, step=1: json.dumps(list(range(int(first or 1), int(last or 0) + 1, int(step)))),
-    )
+    add("series_json_", _series)
     add("array_to_string", lambda value, mark, *null: None if value is None else str(mark).join(
         str(i) for i in items(value) if i is not None))  # fmt: skip
     add("string_to_array", lambda text, mark, *null: None if text is None else written(str(text).split(str(mark))))

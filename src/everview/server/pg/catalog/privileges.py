@@ -1,16 +1,17 @@
 """Roles, rights and policies in the catalogue: `\\du`, `\\dp`, pg_policies, has_table_privilege.
 
-Superusers see all roles; others see themselves and the roles they are members of. Rights of a table are shown to those
-who may use it, the only ones for whom it exists.
+Superusers see all roles; others see themselves and the roles they are members of. Of the rights to a table, they see
+those of these roles and of everybody; its owner sees all of them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from everview.server.pg.sqlstates import PgError
 from everview.session.rights.access import NO_RIGHTS
 from everview.session.rights.roles import PUBLIC, Grant, Policy, Role
 
@@ -47,7 +48,14 @@ class RightsPicture:
         """The rights to a table or view."""
         rights = access.rights.get(("relation", name), NO_RIGHTS)
         given = tuple(sorted(rights.given, key=lambda g: (g.role, g.by, g.privilege)))
-        return cls(rights.owner, given, rights.row_security, rights.forced, rights.policies)
+        policies, who = rights.policies, access.acting()
+        if who is not None and not access.owns("relation", name, who):
+            mine = access.reachable(who.role) | access.reachable(who.name) | {PUBLIC}
+            given = tuple(g for g in given if g.role in mine)
+            policies = tuple(
+                replace(p, roles=tuple(r for r in p.roles if r in mine)) for p in policies if mine.intersection(p.roles)
+            )
+        return cls(rights.owner, given, rights.row_security, rights.forced, policies)
 
     @property
     def grants(self) -> tuple[tuple[str, str, tuple[Grant, ...]], ...]:
@@ -77,7 +85,7 @@ class RightsPicture:
 def roles_shown(access: Access) -> tuple[Role, ...]:
     """The roles that exist for whoever acts, without what lets anybody in."""
     who = access.acting()
-    names = set(access.roles) if who is None else access.all_roles(who.role) | access.all_roles(who.name)
+    names = set(access.roles) if who is None else access.reachable(who.role) | access.reachable(who.name)
     found = []
     for name in sorted(names & set(access.roles)):
         role = access.roles[name]
@@ -136,9 +144,14 @@ def has_privilege(access: Access, kind: str, name_of: Callable[[Any], str | None
 
     def has(who: Principal, *given: Any) -> int | None:
         asked = who
+        if None in given:
+            return None
         if len(given) == 3:
             named = str(given[0]).lower()
-            role = access.roles.get(named)
+            shown = access.is_free(who) or named in access.reachable(who.role) | access.reachable(who.name)
+            role = access.roles.get(named) if shown else None
+            if role is None and not access.is_free(who) and named not in (who.name, PUBLIC):
+                raise PgError("E_ROLE", "42704", f"there is no role {named}", "")
             asked = who if role is None else type(who)(role.name, dict(role.attributes))
         name = name_of(given[-2])
         if name is None:
