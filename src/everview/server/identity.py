@@ -79,7 +79,7 @@ class Identity:
         if found is None or not found[0].login or _is_over(found[1].until):
             raise InputError("E_AUTH", "the token is wrong", "CREATE TOKEN makes a new one")
         role, token = found
-        return _principal(role, dict(token.attributes), token.name, token.until)
+        return _principal(role, dict(token.attributes), token.name, token.until, token.digest)
 
     def _of_claims(self, claims: dict[str, Any]) -> Principal:
         name = str(claims.get("role", claims.get("sub", ""))).lower()
@@ -127,11 +127,10 @@ class Identity:
         return role is not None and role.login and not role.verifier
 
 
-def _principal(role: Role, more: dict[str, Any], token: str, until: float | None = None) -> Principal:
+def _principal(role: Role, more: dict[str, Any], token: str, until: float | None = None, digest: str = "") -> Principal:
     plain = {
         str(k).lower(): v for k, v in {**role.attributes, **more}.items() if isinstance(v, (str, int, float, bool))
     }
-    digest = next((t.digest for t in role.tokens if t.name == token), "")
     return Principal(role.name, plain, token=token, until=until, proof=(role.made, digest))
 
 

@@ -16,6 +16,7 @@ refused while they are read.
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -191,7 +192,10 @@ def _hostname(host: str) -> str:
 
 
 def _is_address(name: str) -> bool:
-    return bool(name) and all(c in "0123456789abcdef.:" for c in name)
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:  # a name may consist of such letters alone: dead.be
+        return False
 
 
 STATUS = {

@@ -19,7 +19,7 @@ Which *rows* a user sees is decided by policies (`everview.sql.rights.policies`)
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,15 +123,25 @@ class Access:
         return None if who is None or self.is_free(who) else who
 
     def all_roles(self, name: str) -> frozenset[str]:
-        """A role, the roles it is a member of, and PUBLIC."""
-        found, left = {PUBLIC}, [name]
+        """A role, the roles whose privileges it has by itself (INHERIT), and PUBLIC."""
+        return self._above(name, lambda role: role.inherit) | {PUBLIC}
+
+    def reachable(self, name: str) -> frozenset[str]:
+        """A role, and all that it is a member of: those that it can act as by SET ROLE."""
+        return self._above(name, lambda role: True)
+
+    def reaches(self, name: str, wanted: Callable[[Role], bool]) -> bool:
+        """Whether a role, or one that it can act as by SET ROLE, is of a kind."""
+        return any(wanted(self.roles[r]) for r in self.reachable(name))
+
+    def _above(self, name: str, further: Callable[[Role], bool]) -> frozenset[str]:
+        found, left = set[str](), [name]
         while left:
-            one = left.pop()
-            role = self.roles.get(one)
-            if one in found or role is None:
+            role = self.roles.get(left.pop())
+            if role is None or role.name in found:
                 continue
-            found.add(one)
-            if role.inherit or one == name:
+            found.add(role.name)
+            if further(role):
                 left += role.member_of
         return frozenset(found)
 
@@ -139,7 +149,7 @@ class Access:
         """Whether SET ROLE is allowed."""
         if who.free or (who.role in self.roles and self.roles[who.role].superuser):
             return True
-        return name == who.role or name in self.all_roles(who.role) - {PUBLIC}
+        return name == who.role or name in self.reachable(who.role)
 
     def alive(self, who: Principal) -> bool:
         """Whether a principal would still be admitted: its role and token still exist."""
@@ -154,7 +164,7 @@ class Access:
         if made and made != role.made:
             return False
         tokens = {t.name: t for t in role.tokens}
-        if who.token and who.token != "jwt":
+        if digest or (who.token and who.token != "jwt"):  # a token of the role, whatever it is called
             token = tokens.get(who.token)
             return (
                 token is not None
@@ -317,6 +327,8 @@ class Access:
         who = self.acting()
         if who is None or name.startswith(RESERVED_PREFIX):
             return
+        if name.startswith("("):
+            raise InputError("E_NAME", "names that start with a bracket are the server's own", "choose another")
         schema = name.rpartition(".")[0] or PUBLIC
         if not self.has("CREATE", "schema", schema, who):
             raise forbidden(f"{who.name} may not create anything in the schema {schema}",
@@ -415,8 +427,8 @@ class Access:
     def limits(self, role: str) -> dict[str, float]:
         """The quotas of a role: the minimum over it and the roles it is a member of."""
         found: dict[str, float] = {}
-        for name in self.all_roles(role):
-            for kind, most in (self.roles[name].quotas if name in self.roles else {}).items():
+        for name in self.reachable(role):
+            for kind, most in self.roles[name].quotas.items():
                 found[kind] = min(most, found.get(kind, most))
         return found
 

@@ -244,7 +244,7 @@ class _Alteration:
         words = self.words
         at = words.at
         name = words.name("a schema")
-        there = [schemas.PUBLIC, *schemas.made(self.sql.core)]
+        there = [schemas.PUBLIC, *schemas.seen(self.sql.core)]
         schema = spelled(name, there)
         if schema not in there:
             words.at = at

@@ -343,7 +343,9 @@ class Reading:
 
     def _like(self, item: exp.LikeProperty, everything: bool = False) -> None:
         """LIKE t [INCLUDING DEFAULTS | CONSTRAINTS | ALL ...]: columns with their types and NOT NULL"""
-        like = self.sql.core.catalog.tables.get(self.sql.spelled(schemas.written(item.this)))
+        name = self.sql.spelled(schemas.written(item.this))
+        self.sql.core.access.may_read(name)
+        like = self.sql.core.catalog.tables.get(name)
         if like is None:
             raise self.source.error(item, "E_TABLE", f"there is no table {item.this.name}")
         included = {o.args["value"].name.upper() for o in item.expressions if o.name.upper() == "INCLUDING"}
@@ -528,6 +530,7 @@ class Reading:
         name = self.sql.spelled(written)
         if self.table is not None and name == relation_of(self.table).label:
             return None
+        self.sql.core.access.may("REFERENCES", "relation", name)  # rows that are referred to tell of themselves
         found = self.sql.core.catalog.tables.get(name)
         if found is None:
             hint = did_you_mean(name, self.sql.session.tables)

@@ -104,6 +104,11 @@ def _name_of(sql: Statements, of: str, columns: list[str]) -> str:
     return made
 
 
+def _is_seen(sql: Statements, name: str) -> bool:
+    """Whether indexes of a table or view exist for the current user: they tell of columns."""
+    return name in sql.session and sql.core.access.shown(name) is None
+
+
 def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     """DROP INDEX [CONCURRENTLY] [IF EXISTS] i, j [CASCADE]: all that are named, or none"""
     words = Words(statement)
@@ -111,8 +116,8 @@ def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     sql.refuse_in_transaction(None, statement.source())
     words.next_is("CONCURRENTLY")
     optional = words.next_is("IF", "EXISTS")
-    rules = {r.name: r for r in sql.core.constraints.rules() if r.table in sql.session}
-    there = {n for n, of in sql.core.catalog.indexes().items() if relation_of(of[0]).label in sql.session}
+    rules = {r.name: r for r in sql.core.constraints.rules() if _is_seen(sql, r.table)}
+    there = {n for n, of in sql.core.catalog.indexes().items() if _is_seen(sql, relation_of(of[0]).label)}
     there |= {n for n, r in rules.items() if r.kind == UNIQUE}
     found: list[str] = []
     while True:

@@ -78,9 +78,14 @@ def made(core: Core) -> list[str]:
     return [k[len(_MADE) :] for k in core.runtime.offsets if k.startswith(_MADE)]
 
 
+def seen(core: Core) -> list[str]:
+    """Those that exist for the current user."""
+    return [s for s in made(core) if core.access.sees("schema", s)]
+
+
 def new_name(sql: Statements, target: exp.Expr, source: Source) -> str:
     """The name of a new object. Its schema must exist, and is spelled as when it was created."""
-    there = made(sql.core)
+    there = seen(sql.core)
     full = full_name(target)
     if target.args.get("db") is None:
         path = [s for s in sql.core.search_path if s == PUBLIC or s in there]
@@ -106,7 +111,7 @@ def set_path(sql: Statements, statement: statement_reader.Statement) -> None:
         words.end()
         sql.core.search_path = (PUBLIC,)
         return
-    there, path = [PUBLIC, *made(sql.core)], []
+    there, path = [PUBLIC, *seen(sql.core)], []
     while True:
         at = words.at
         given = words.take("a schema")
@@ -130,7 +135,7 @@ def use(sql: Statements, node: exp.Use, source: Source) -> Do:
     """USE s: SET search_path = s, where schemas are called databases"""
     if source.dialect not in DATABASES:
         raise source.refuse(node, "USE is for dialects whose schemas are databases", "SET search_path = s")
-    there, name = [PUBLIC, "default", *made(sql.core)], _name(node.this, source)
+    there, name = [PUBLIC, "default", *seen(sql.core)], _name(node.this, source)
     schema = names.spelled(name, there)
     if schema not in there:
         raise source.error(node.this, "E_NAME", f"there is no schema {name}", _hint(sql, name))
@@ -144,12 +149,12 @@ def use(sql: Statements, node: exp.Use, source: Source) -> Do:
 def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     """CREATE SCHEMA [IF NOT EXISTS] s"""
     name = _name(node.this, source)
+    sql.core.access.may_manage("make schemas")
     there = [PUBLIC, *made(sql.core)]
     exists, optional = names.spelled(name, there) in there, bool(node.args.get("exists"))
     if exists and not optional:
         raise source.error(node.this, "E_NAME", f"there is a schema {name} already", "CREATE SCHEMA IF NOT EXISTS")
 
-    sql.core.access.may_manage("make schemas")
     if exists:
         source.notes.skipped.append(f"the schema {name} already exists")
 
@@ -162,7 +167,7 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
 
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     """DROP SCHEMA [IF EXISTS] s [CASCADE]: with CASCADE, its objects are dropped too"""
-    there, optional, cascade = made(sql.core), bool(node.args.get("exists")), bool(node.args.get("cascade"))
+    there, optional, cascade = seen(sql.core), bool(node.args.get("exists")), bool(node.args.get("cascade"))
     found: list[str] = []
     for target in node.args.get("tables") or [node.this]:
         written = _name(target, source)
@@ -171,8 +176,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             sql.core.access.may_own("schema", name)
             found.append(name)
         elif not optional:
-            seen = [s for s in there if sql.core.access.sees("schema", s)]
-            raise source.error(target, "E_NAME", f"there is no schema {written}", did_you_mean(written, seen))
+            raise source.error(target, "E_NAME", f"there is no schema {written}", did_you_mean(written, there))
         else:
             source.notes.skipped.append(f"there is no schema {written}: nothing is dropped")
         inside = _inside(sql, name)
@@ -206,8 +210,7 @@ def _name(target: exp.Expr, source: Source) -> str:
 
 
 def _hint(sql: Statements, name: str) -> str:
-    seen = [s for s in made(sql.core) if sql.core.access.sees("schema", s)]
-    return did_you_mean(name, seen) or f"CREATE SCHEMA {name} first"
+    return did_you_mean(name, seen(sql.core)) or f"CREATE SCHEMA {name} first"
 
 
 def _inside(sql: Statements, schema: str) -> list[str]:

@@ -432,8 +432,9 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         if name in known:
             found.append(name)
         elif not optional:
-            seen = [f for f in known if sql.core.access.sees("function", f)]
-            raise source.error(target, "E_FUNCTION", f"there is no function {name}", did_you_mean(name, seen))
+            if (who := sql.core.access.acting()) is not None:
+                raise sql.core.access.refused("ALTER", "function", name, who)
+            raise source.error(target, "E_FUNCTION", f"there is no function {name}", did_you_mean(name, known))
         else:
             source.notes.skipped.append(f"there is no function {name}: nothing is dropped")
     given = node.args.get("expressions") or []

@@ -68,7 +68,7 @@ def show(sql: Statements, statement: statement_reader.Statement) -> Result:
     if word in ("tables", "views") and (words.next_is("FROM") or words.next_is("IN")):
         at = words.at
         schema = words.name("a schema").lower()
-        there = [s.lower() for s in (schemas.PUBLIC, *schemas.made(sql.core))]
+        there = [s.lower() for s in (schemas.PUBLIC, *schemas.seen(sql.core))]
         if schema not in there:
             words.at = at
             raise words.error(f"there is no schema {schema}", did_you_mean(schema, there), "E_NAME")
@@ -95,8 +95,7 @@ def _list(sql: Statements, what: str) -> list[str]:
         case "views":
             return list(sql.session.views)
         case "schemas":
-            made = [s for s in schemas.made(sql.core) if sql.core.access.sees("schema", s)]
-            return [schemas.PUBLIC, *made]
+            return [schemas.PUBLIC, *schemas.seen(sql.core)]
         case "functions":
             every = [*sql.core.catalog.sql_functions, *sql.core.functions]
             return [f for f in every if sql.core.access.sees("function", f.lower())]
@@ -115,6 +114,8 @@ def _indexes(sql: Statements, of: str | None) -> Result:
     rows = [
         (name, relation_of(one).label, ", ".join(relation_of(one).columns[k].name for k in index.keys))
         for name, (one, index) in sorted(sql.core.catalog.indexes().items())
-        if (of is None or relation_of(one).label == of) and relation_of(one).label in sql.session
+        if (of is None or relation_of(one).label == of)
+        and relation_of(one).label in sql.session
+        and sql.core.access.shown(relation_of(one).label) is None
     ]
     return Result(codec, codec.encode_rows(rows))

@@ -209,12 +209,13 @@ def _members(sql: Statements, words: Words, verb: str, before: str, given: list[
         if name == MONITOR and name not in access.roles and verb == "GRANT" and not sql.dry:
             access.may_manage("grant pg_monitor")
             access.set_role(Role(MONITOR))  # it is there by itself in PostgreSQL: here, once somebody needs it
-        if name not in access.roles:
+        known = access.roles if (who := access.acting()) is None else access.reachable(who.name)
+        if name not in access.roles or (name not in known and not roles.gives(access, access.roles[name])):
             words.at = 1
-            raise words.error(f"there is no role or privilege {each}", did_you_mean(name, access.roles), "E_ROLE")
+            raise words.error(f"there is no role or privilege {each}", did_you_mean(name, known), "E_ROLE")
         roles.may_give(access, access.roles[name])
         for taker in takers:
-            if verb == "GRANT" and taker in access.all_roles(name):
+            if verb == "GRANT" and taker in access.reachable(name):
                 words.at = 1
                 raise words.error(f"{name} is a member of {taker} already", "roles do not go in circles", "E_ROLE")
             if not sql.dry:

@@ -73,9 +73,12 @@ def alter(sql: Statements, statement: statement_reader.Statement) -> None:
     words = Words(statement)
     words.need("ALTER")
     words.choose("ROLE", "USER", "GROUP")
-    access, name = sql.core.access, role_name(sql, words)
-    role = access.roles[name]
-    if not _is_own_password(access, words, name):
+    access = sql.core.access
+    own = _is_own_password(access, words)
+    if not own:
+        _may_make(access)  # before it is told whether there is such a role
+    role = access.roles[role_name(sql, words)]
+    if not own:
         _may_make(access, role)
     if words.next_is("SET"):
         key, value = _setting(words)
@@ -99,6 +102,7 @@ def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     words.choose("ROLE", "USER", "GROUP")
     optional = words.next_is("IF", "EXISTS")
     access = sql.core.access
+    _may_make(access)
     found = []
     while True:
         at = words.at
@@ -130,6 +134,7 @@ def create_token(sql: Statements, statement: statement_reader.Statement) -> Resu
     name = _new_name(words)
     words.need("FOR", "ROLE")
     access = sql.core.access
+    _may_make(access)
     role = access.roles[role_name(sql, words)]
     _may_make(access, role)
     attributes: dict[str, Any] = {}
@@ -161,6 +166,7 @@ def drop_token(sql: Statements, statement: statement_reader.Statement) -> None:
     name = words.name("a token").lower()
     words.need("FOR", "ROLE")
     access = sql.core.access
+    _may_make(access)
     role = access.roles[role_name(sql, words)]
     words.end()
     _may_make(access, role)
@@ -216,7 +222,7 @@ def owner(sql: Statements, statement: statement_reader.Statement) -> None:
     access = sql.core.access
     access.may_own(place, name)
     who = access.acting()
-    if who is not None and role not in access.all_roles(who.name):
+    if who is not None and role not in access.reachable(who.name):
         raise forbidden(f"{who.name} is not a member of {role}", "only a superuser can give things to others")
     rights = access.rights.get((place, name), NO_RIGHTS)
     if not sql.dry:
@@ -420,24 +426,35 @@ def _may_make(access: Access, role: Role | None = None) -> None:
     if who is None:
         return
     own = access.roles.get(who.name)
-    if own is None or not own.create_role or (role is not None and (role.superuser or role.bypass)):
+    above = role is not None and access.reaches(role.name, lambda r: r.superuser or r.bypass)
+    if own is None or not own.create_role or above:
         raise forbidden(f"{who.name} may not make or change roles", "ALTER ROLE ... CREATEROLE allows it")
 
 
 def may_give(access: Access, role: Role) -> None:
     """Refuse to grant membership in a role."""
     who = access.acting()
-    if who is None:
-        return
-    own = access.roles.get(who.name)
-    if own is None or role.superuser or role.bypass or not (own.create_role or role.name in own.admin_of):
+    if who is not None and not gives(access, role):
         raise forbidden(f"{who.name} may not grant the role {role.name}", "GRANT ... WITH ADMIN OPTION allows it")
 
 
-def _is_own_password(access: Access, words: Words, name: str) -> bool:
-    """ALTER ROLE me PASSWORD '...' is allowed to everybody."""
+def gives(access: Access, role: Role) -> bool:
+    """Whether the current user may grant membership in a role."""
     who = access.acting()
-    left = [t.text.upper() for t in words.tokens[words.at :]]
+    if who is None:
+        return True
+    own = access.roles.get(who.name)
+    if own is None or access.reaches(role.name, lambda r: r.superuser or r.bypass):
+        return False
+    return own.create_role or role.name in own.admin_of
+
+
+def _is_own_password(access: Access, words: Words) -> bool:
+    """ALTER ROLE me PASSWORD '...' is allowed to everybody; the role comes next."""
+    who = access.acting()
+    name, *left = [t.text for t in words.tokens[words.at :]] or [""]
+    name = who.role if who is not None and name.lower() == "session_user" else name.lower()
+    left = [t.upper() for t in left]
     if left[:1] == ["WITH"]:
         left = left[1:]
     return who is not None and who.role == name == who.name and len(left) == 2 and left[0] == "PASSWORD"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.errors import PlanError, closest, did_you_mean
+from everview.errors import EverviewError, PlanError, closest, did_you_mean
 from everview.expr import functions
 from everview.expr.common_types import NUMBERS, NoMatch
 from everview.expr.functions import check_pattern
@@ -160,8 +160,8 @@ def _fits(function: Routine, args: list[Expr]) -> bool:
     return True
 
 
-def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
-    """Return the error for an unknown or unsupported function."""
+def unknown(node: exp.Anonymous, scalars: Scalars) -> EverviewError:
+    """Return the error for an unknown or unsupported function; for restricted users it is that of a forbidden one."""
     name = node.name.lower()
     core = scalars.compiler.core
     if name in TABLES:
@@ -183,6 +183,11 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
         return scalars.source.refuse(node, f"{name} is not supported here")
     close = closest(name, known, alike=0.65)
     hint = f"did you mean {close[0]!r}?" if close else "CREATE FUNCTION makes one; docs/sql.md lists those that exist"
+    who = None if scalars.compiler.trusted else core.access.acting()
+    if who is not None:
+        error = core.access.refused("EXECUTE", "function", name, who)
+        error.hint = hint if close else error.hint
+        return scalars.source.placed(error, node)
     return scalars.source.refuse(node, f"there is no function {name}", hint)
 
 

@@ -22,7 +22,10 @@ def on_anonymous(scalars: Scalars, node: exp.Anonymous) -> Expr:
     if node.name.lower() == "current_setting":
         return identity.setting(node, scalars)
     if not scalars.compiler.trusted and (found is not None or node.name.lower() in _written(scalars)):
-        scalars.compiler.core.access.may_execute(node.name)
+        access = scalars.compiler.core.access
+        if not access.sees("function", node.name.lower()):
+            raise calls.unknown(node, scalars)
+        access.may_execute(node.name)
     if found is not None:
         args = tuple(scalars.bind(a) for a in node.expressions)
         return Udf(found.returns, found.function, args, found.vectorized)

@@ -37,6 +37,8 @@ _BODY = "_rows"
 def found(call: TableCall, compiler: Compiler) -> FunctionMade | None:
     """The function that a call in FROM is of."""
     made = compiler.core.catalog.sql_functions.get(call.name)
+    if made is not None and not compiler.trusted and not compiler.core.access.sees("function", made.name):
+        return None
     if made is not None and not made.rows:
         hint = f"SELECT {call.name}(...)"
         raise compiler.source.refuse(call.node, f"{call.name} gives one value, so it is not allowed here", hint)
