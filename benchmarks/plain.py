@@ -37,10 +37,10 @@ BATCH = 1000
 class Side:
     """A session with a view, and the table that changes."""
 
-    def __init__(self, question: str, make: spellings.Spelling) -> None:
+    def __init__(self, question: str, make: spellings.Spelling, nodes: type | str = int) -> None:
         self.db = ev.connect(history=0)
         weights = {"weight": int} if question == "sssp" else {}
-        self.edge = self.db.table("edge", {"src": int, "dst": int, **weights})
+        self.edge = self.db.table("edge", {"src": nodes, "dst": nodes, **weights})
         self.db.table("root", {"node": int}).insert([(0,)])
         self.view = make(self.db)
 
@@ -80,14 +80,19 @@ def in_turns(sides: tuple[Side, Side], changes: Iterable[tuple[Any, Any]]) -> li
 
 
 def loaded(
-    question: str, makes: tuple[spellings.Spelling, spellings.Spelling], rows: Any, loads: int, limit: float
+    question: str,
+    makes: tuple[spellings.Spelling, spellings.Spelling],
+    rows: Any,
+    loads: int,
+    limit: float,
+    nodes: type | str = int,
 ) -> tuple[tuple[Side, Side], list[float] | None]:
     """The library's session and another, both loaded, and the least CPU seconds that each took; None if the other one
     was cut off.
     """
     least = [float("inf")] * 2
     for turn in range(loads):
-        sides = theirs, ours = Side(question, makes[0]), Side(question, makes[1])
+        sides = theirs, ours = Side(question, makes[0]), Side(question, makes[1], nodes)
         for at in (0, 1) if turn % 2 == 0 else (1, 0):
             took = sides[at].load(rows, max(limit * least[0] * 5, 30.0) if at and turn == 0 else None)
             if took is None:
@@ -100,7 +105,14 @@ def loaded(
 
 
 def one(
-    question: str, name: str, graph: graphs.Graph, singles: int, batches: int, loads: int, limit: float
+    question: str,
+    name: str,
+    graph: graphs.Graph,
+    singles: int,
+    batches: int,
+    loads: int,
+    limit: float,
+    nodes: type | str,
 ) -> dict[str, Any]:
     """A spelling beside the library's."""
     names, rows, stream = ("src", "dst"), graph.edges, graph.stream
@@ -109,7 +121,7 @@ def one(
     library = spellings.INSTEAD.get((question, name), spellings.LIBRARY[question])
     gc.disable()
     makes = library, spellings.PLAIN[question][name]
-    sides, least = loaded(question, makes, common.columns(names, rows), loads, limit)
+    sides, least = loaded(question, makes, common.columns(names, rows), loads, limit, nodes)
     try:
         loops = [line for line in sides[1].view.explain().splitlines() if line.startswith("loop")]
         row: dict[str, Any] = {"question": question, "graph": graph.name, "spelling": name, "loops": loops}
@@ -137,14 +149,21 @@ def _ratio(plain: float, library: float) -> dict[str, float]:
 
 
 def compare(
-    question: str, graph: graphs.Graph, only: str | None, singles: int, batches: int, loads: int, limit: float
+    question: str,
+    graph: graphs.Graph,
+    only: str | None,
+    singles: int,
+    batches: int,
+    loads: int,
+    limit: float,
+    nodes: type | str,
 ) -> list[dict[str, Any]]:
     """All spellings of a question."""
     tiny, rows = graphs.load("tiny"), []
     for name in spellings.PLAIN[question]:
         if only is None or only in name:
-            one(question, name, tiny, 2, 0, 1, limit)  # compiles what the first use compiles
-            rows.append(one(question, name, graph, singles, batches, loads, limit))
+            one(question, name, tiny, 2, 0, 1, limit, nodes)  # compiles what the first use compiles
+            rows.append(one(question, name, graph, singles, batches, loads, limit, nodes))
             print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -168,12 +187,15 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=3)
     parser.add_argument("--loads", type=int, default=3)
     parser.add_argument("--limit", type=float, default=20.0, help="times the library's load after which it is cut off")
+    parser.add_argument("--nullable", action="store_true", help="plain loops over columns that may be NULL, as in SQL")
     given = parser.parse_args()
+    nodes = "int?" if given.nullable else int
     rows = []
     for name in given.graph or ["a"]:
         graph = graphs.load(name)
         for question in given.question or spellings.PLAIN:
-            rows += compare(question, graph, given.only, given.singles, given.batches, given.loads, given.limit)
+            sizes = given.singles, given.batches, given.loads, given.limit
+            rows += compare(question, graph, given.only, *sizes, nodes)
     print(table(rows))
 
 

@@ -24,7 +24,7 @@ from everview.plan.check import free_variables
 from everview.plan.frontier import Frontier, StrongLabels
 from everview.plan.loop_ways import NotMonotone, never_negative
 from everview.plan.monotone import LoopDecision, recognised
-from everview.plan.rewrites.strong_components import edges_inside, take
+from everview.plan.rewrites.strong_components import bare, edges_inside, take
 from everview.plan.rewrites.traversal import everywhere
 from everview.types import INT
 
@@ -56,11 +56,7 @@ def _by_labels(node: plan.Node) -> plan.Node:
     if not _is_plain(found):
         return node
     (rule,) = found.rules
-    inside = found.edges[rule.edges]
-    columns = [rule.near, rule.far]
-    while isinstance(inside, plan.Project) and all(isinstance(inside.exprs[c], ColumnRef) for c in columns):
-        columns = [inside.exprs[c].index for c in columns]  # type: ignore[attr-defined]
-        inside = inside.child
+    inside, columns = bare(found.edges[rule.edges], [rule.near, rule.far])
     edges = _inside(inside)
     if edges is None or sorted(columns) != [0, 1] or found.value is None:
         return node

@@ -174,11 +174,26 @@ def components(edges: plan.Node, alone: list[plan.Node], *, on_cycles: bool, kin
     inside = edges_inside(edges)
     cycles = take(inside, 0)
     known = [*(_without_null(n) for n in alone), cycles]
-    label = _labels(_nodes(known), inside, depth=1)
     wanted = _nodes(known if on_cycles else known[:-1])
+    if wanted.types[0].kind == "int":
+        return _spread_names(wanted, inside, kind, alone=not on_cycles)
+    label = _labels(_nodes(known), inside, depth=1)
     chosen = plan.Join(wanted, label, (0,), (0,))  # node, node, label
     name = plan.Reduce(take(chosen, 2, 0), (0,), (plan.Aggregate(kind, 1, wanted.types[0]),))
     return take(plan.Join(take(chosen, 0, 2), name, (1,), (0,)), 0, 3)
+
+
+def _spread_names(wanted: plan.Node, inside: plan.Node, kind: plan.AggregateKind, alone: bool) -> plan.Node:
+    """The same by names as labels, as in `Graph.scc`: a label that need not be looked up. `alone`: some nodes on cycles
+    are not wanted; labels of the others reach them, too. The largest name has the least complement.
+    """
+    node = ColumnRef(wanted.types[0], 0)
+    name = call("coalesce", node, Literal(INT, 0)) if node.type.nullable else node  # it never is NULL
+    start = plan.Project(wanted, (node, name if kind == "min" else call("bnot", name)))
+    label = _least(start, inside, 1, _bits(ColumnRef(INT, 1)))
+    if kind == "max":
+        label = plan.Project(label, (node, call("bnot", ColumnRef(INT, 1))))
+    return take(plan.Join(wanted, label, (0,), (0,)), 0, 2) if alone else label
 
 
 def edges_inside(edges: plan.Node, rows: plan.Node | None = None, near: int = 0, far: int = 1) -> plan.Node:
@@ -205,7 +220,11 @@ def _trimmed(inside: plan.Node, rows: plan.Node, near: int, far: int) -> plan.No
 def _labels(nodes: plan.Node, edges: plan.Node, depth: int) -> plan.Node:
     """(node, label): the least hash of a node that reaches each along edges, small ones first."""
     of = ColumnRef(nodes.types[0], 0)
-    start = plan.Project(nodes, (of, call("hash", of)))
+    return _least(plan.Project(nodes, (of, call("hash", of))), edges, depth, _bits_of_hash(ColumnRef(INT, 1)))
+
+
+def _least(start: plan.Node, edges: plan.Node, depth: int, priority: Expr) -> plan.Node:
+    """(node, label): the least label of a node that reaches each along edges."""
     own = ColumnRef(INT, 1)
     heard = plan.Project(
         plan.Join(plan.Variable(depth, 0, start.types), edges, (0,), (0,)), (ColumnRef(edges.types[1], 3), own)
@@ -213,7 +232,14 @@ def _labels(nodes: plan.Node, edges: plan.Node, depth: int) -> plan.Node:
     if heard.types != start.types:
         heard = plan.Project(heard, tuple(ColumnRef(t, i) for i, t in enumerate(start.types)))
     body = plan.Reduce(plan.Union((heard, start)), (0,), (plan.Aggregate("min", 1, INT),))
-    return plan.LoopResult(plan.Loop(depth, (start,), (body,), priority=_bits_of_hash(own)), 0)
+    return plan.LoopResult(plan.Loop(depth, (start,), (body,), priority=priority), 0)
+
+
+def _bits(label: Expr) -> Expr:
+    """Classes of doubling sizes; negative labels first."""
+    above = call("add", call("cast_float", label), Literal(FLOAT, 1.0))
+    bits = call("cast_int", call("floor", call("log2", above)))
+    return call("case", call("gt", label, Literal(INT, 0)), bits, Literal(INT, 0))
 
 
 def _bits_of_hash(label: Expr) -> Expr:
