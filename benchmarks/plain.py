@@ -92,7 +92,7 @@ def loaded(
     """
     least = [float("inf")] * 2
     for turn in range(loads):
-        sides = theirs, ours = Side(question, makes[0]), Side(question, makes[1], nodes)
+        sides = theirs, ours = Side(question, makes[0], nodes), Side(question, makes[1], nodes)
         for at in (0, 1) if turn % 2 == 0 else (1, 0):
             took = sides[at].load(rows, max(limit * least[0] * 5, 30.0) if at and turn == 0 else None)
             if took is None:
@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=3)
     parser.add_argument("--loads", type=int, default=3)
     parser.add_argument("--limit", type=float, default=20.0, help="times the library's load after which it is cut off")
-    parser.add_argument("--nullable", action="store_true", help="plain loops over columns that may be NULL, as in SQL")
+    parser.add_argument("--nullable", action="store_true", help="columns of edges may be NULL, as in SQL")
     given = parser.parse_args()
     nodes = "int?" if given.nullable else int
     rows = []

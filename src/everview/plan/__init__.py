@@ -9,7 +9,7 @@ In reading order:
     deep_recursion, substitute  walking over plans of any depth, and rewriting them
     prune         column pruning
     multiway      joins of many inputs: which are evaluated at once
-    monotone, frontier    loops that can be maintained as trees
+    monotone, frontier, null_starts    loops that can be maintained as trees, also if names may be NULL
     strong        loops that find strong components, maintained by searches
     selection     loops of which only the best rows are read
     sizes         cardinality estimates
@@ -17,7 +17,8 @@ In reading order:
     digest        a hash of a plan's meaning
     node_records, stable_repr, trust, legacy  plans as data; trusted functions; old catalog formats
     components, rewrites, topk, prefixes    dependency order; equivalent, cheaper plans
-    loop_ways, narrowed_loops, ordered_loops    loops: their recursive rules, pushed-down conditions, evaluation order
+    loop_ways, narrowed_loops, ordered_loops, priority_classes    loops: their recursive rules, pushed-down conditions,
+        evaluation order
     pre_aggregation, hot_keys  less traffic between shards; very frequent keys
     provenance, without_provenance, worlds    derivations as a column; rows that hold in smaller worlds
 """

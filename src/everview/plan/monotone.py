@@ -18,7 +18,8 @@ evaluation, which is what a `Frontier` maintains. Why each condition is needed:
 - *Conditions* on a value must be such that a better value passes whenever a worse one does (`dist < 5` under "least").
   Conditions on edges alone become part of the edges.
 - *Multiplicities are never negative* in starts and edges, or rows of different origins could cancel each other.
-- *No NULL* among values: it is neither better nor worse. NULL joins nothing, so edges from NULL are left out.
+- *No NULL* among values: it is neither better nor worse (but see `everview.plan.null_starts`). NULL joins nothing, so
+  edges from NULL are left out.
 - *Nothing that can fail* is moved to where it is computed for edges that no path reaches.
 
 Anything that is not recognised stays a loop: `recognised` returns the reason.
@@ -48,6 +49,7 @@ from everview.plan.deep_recursion import Staged, settled
 from everview.plan.frontier import Along, Frontier, Rule
 from everview.plan.keys import unique_columns
 from everview.plan.loop_ways import MOST_DEPTH, MOST_WAYS, NotMonotone, Reading, Way, never_negative
+from everview.plan.null_starts import bare, parted, rejoined
 from everview.plan.substitute import over_inputs
 from everview.types import BOOL, INTERNED
 
@@ -128,14 +130,14 @@ class _Rewriting:
             try:
                 if self.refused is not None:
                     raise NotMonotone(self.refused)
-                found = recognised(node, self.arranged)
+                found, unknown = recognised_in_parts(node, self.arranged)
             except NotMonotone as reason:
                 self._decide(LoopDecision("rounds", str(reason)))
             else:
                 found = replace(found, levels=_levels(found)) if self.packs else found
                 form = "trees" if not found.lean else "histories" if found.levels is None else "levels"
                 self._decide(LoopDecision(form, f"it keeps {found.describe()}"))
-                return over_inputs(found, self.node)
+                return over_inputs(rejoined(found, unknown), self.node)
         return over_inputs(node, self.node)
 
     def _decide(self, decision: LoopDecision) -> None:
@@ -147,6 +149,16 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, 
     """A loop's result as a `Frontier`; raises NotMonotone with the reason if it is not one. A `LeanLoop` becomes one in
     lean form: histories of values after each round, so that rounds may be limited and values summed.
     """
+    found, unknown = recognised_in_parts(result, arranged, inside=inside)
+    if unknown:
+        raise NotMonotone("what it starts with may be NULL")
+    return found
+
+
+def recognised_in_parts(
+    result: plan.LoopResult, arranged: Container[plan.Node] = (), *, inside: bool = False
+) -> tuple[Frontier, list[plan.Node]]:
+    """The same, and its starts whose value is NULL, which are to be `rejoined` (`everview.plan.null_starts`)."""
     loop = result.loop
     lean = isinstance(loop, plan.LeanLoop)
     if len(loop.bodies) != 1:
@@ -166,12 +178,18 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, 
     ways = parts.ways
     if not ways or not starts:
         raise NotMonotone("it has no start, or nothing that goes further")
-    start = _start(starts if selection.total else _sets(starts, arranged), selection)
-    ways = [_once(way, start, ways, selection) if way.twice else way for way in ways]
     nodes = {way.node for way in ways}
     if len(nodes) != 1:
         raise NotMonotone("edges are joined on different columns of it")
     (node,) = nodes
+    starts = starts if selection.total else _sets(starts, arranged)
+    unknown: list[plan.Node] = []
+    if selection.value is not None:
+        starts, unknown = parted(starts, node, selection.value)
+    if unknown and (lean or any(way.twice for way in ways)):
+        raise NotMonotone("what it starts with may be NULL")
+    start = starts[0] if len(starts) == 1 else plan.Union(tuple(starts))
+    ways = [_once(way, start, ways, selection) if way.twice else way for way in ways]
     edges: list[plan.Node] = []
     rules = tuple(_rule(way, selection, node, edges) for way in ways)
     for part in (start, *edges, *(() if initial is None else (initial,))):
@@ -191,14 +209,14 @@ def recognised(result: plan.LoopResult, arranged: Container[plan.Node] = (), *, 
     if found.state is not None and (types[found.state].kind != "int" or types[found.state].nullable):
         raise NotMonotone("a state is something else than an integer")
     if not isinstance(loop, plan.LeanLoop):
-        return found
+        return found, unknown
     if found.state is not None:
         raise NotMonotone("histories have no states")
     rounds = loop.max_rounds
     if rounds is not None and loop.initials[0] is None:
         rounds -= 1  # the first round of a loop without initial rows only yields its starts
     more = {"rounds": rounds, "initial": initial, "budget": loop.budget, "purse": loop.purse}
-    return replace(found, lean=True, total=selection.total, **more)  # type: ignore[arg-type]
+    return replace(found, lean=True, total=selection.total, **more), []  # type: ignore[arg-type]
 
 
 def _asking(join: plan.Join, whole: bool, arranged: Container[plan.Node]) -> tuple[plan.Join, Frontier] | None:
@@ -363,14 +381,6 @@ def _parts(loop: plan.Loop, selection: Selection, arranged: Container[plan.Node]
     return found
 
 
-def _start(starts: Sequence[plan.Node], selection: Selection) -> plan.Node:
-    """The union of the starts."""
-    value = selection.value
-    if value is not None and any(_bare(s).types[value].nullable for s in starts):
-        raise NotMonotone("what it starts with may be NULL")
-    return starts[0] if len(starts) == 1 else plan.Union(tuple(starts))
-
-
 def _sets(starts: Sequence[plan.Node], arranged: Container[plan.Node]) -> list[plan.Node]:
     """The starts, without making unions distinct: the least is selected anyway."""
 
@@ -402,16 +412,6 @@ def _ordered(node: plan.Node, columns: tuple[int, ...]) -> plan.Node:
     return plan.Project(node, tuple(ColumnRef(node.types[c], c) for c in columns))
 
 
-def _bare(node: plan.Node) -> plan.Node:
-    """The node without projections that only declare columns nullable."""
-    while isinstance(node, plan.Project):
-        same = len(node.exprs) == len(node.child.types)
-        if not same or not all(isinstance(e, ColumnRef) and e.index == i for i, e in enumerate(node.exprs)):
-            break
-        node = node.child
-    return node
-
-
 def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: Selection, keeps: bool) -> plan.Node | None:
     """The loop's initial rows, if they differ from its starts, which is allowed only where values are summed. They are
     always a start if the variable is passed on unchanged (`keeps`).
@@ -427,7 +427,7 @@ def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: Selection,
         return None
     if keeps and loop.max_rounds is None:
         return None
-    among = [_bare(initial) == _bare(s) for s in starts]
+    among = [bare(initial) == bare(s) for s in starts]
     if not any(among) or (loop.max_rounds is not None and not all(among)):
         raise NotMonotone("it begins with rows that its body does not start from")
     return None

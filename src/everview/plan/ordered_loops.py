@@ -20,15 +20,14 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import replace
 
-from everview.expr.functions import call
-from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.plan.loop_ways import NotMonotone, Reading
-from everview.plan.monotone import LoopDecision, recognised, selection_of
+from everview.plan.monotone import LoopDecision, recognised_in_parts, selection_of
+from everview.plan.priority_classes import bits, eighths
 from everview.plan.rewrites.traversal import everywhere
 from everview.plan.substitute import substituted
-from everview.types import FLOAT, INT
 
 
 def small_first(
@@ -69,7 +68,7 @@ def _ordered(result: plan.LoopResult) -> tuple[plan.Loop, LoopDecision] | None:
     if type(loop) is not plan.Loop or loop.priority is not None or loop.max_rounds is not None:
         return None
     try:
-        found = recognised(result, inside=True)
+        found, _ = recognised_in_parts(result, inside=True)
     except NotMonotone:
         return None
     value = found.value
@@ -110,19 +109,3 @@ def _started(loop: plan.Loop) -> plan.Loop:
 
 def _from(loop: plan.Loop, start: plan.Node, columns: tuple[int, ...]) -> plan.Loop:
     return replace(loop, initials=(plan.Project(start, tuple(ColumnRef(start.types[c], c) for c in columns)),))
-
-
-def bits(label: Expr) -> Expr:
-    """Classes of doubling sizes, as many as there are bits; negative values come first."""
-    grown = call("add", call("cast_float", label), Literal(FLOAT, 1.0))
-    return _where_positive(label, call("cast_int", call("floor", call("log2", grown))))
-
-
-def eighths(cost: Expr) -> Expr:
-    """Eight classes for each doubling."""
-    scaled = call("mul", call("log2", call("cast_float", cost)), Literal(FLOAT, 8.0))
-    return _where_positive(cost, call("cast_int", call("floor", call("add", scaled, Literal(FLOAT, 512.0)))))
-
-
-def _where_positive(value: Expr, then: Expr) -> Expr:
-    return call("case", call("gt", value, Literal(INT, 0)), then, Literal(INT, 0))

@@ -119,9 +119,12 @@ def narrowed(loop: plan.Loop, bests: tuple[Best, ...]) -> plan.Loop:
     assert isinstance(body, plan.Threshold)
     width = len(body.types)
     best = bests[0]
-    if len(bests) == 1 and (*best.keys, best.value) == tuple(range(width)):
-        whole = plan.Reduce(body.child, best.keys, (_aggregate(best, body.types),))
-        return replace(loop, bodies=(whole,))
+    whole = (*best.keys, best.value)
+    if len(bests) == 1 and sorted(whole) == list(range(width)):
+        least: plan.Node = plan.Reduce(body.child, best.keys, (_aggregate(best, body.types),))
+        if whole != tuple(range(width)):
+            least = plan.Project(least, tuple(ColumnRef(t, whole.index(c)) for c, t in enumerate(body.types)))
+        return replace(loop, bodies=(least,))
     columns = tuple(ColumnRef(t, c) for c, t in enumerate(body.types))
     parts: list[plan.Node] = []
     for best in bests:

@@ -29,8 +29,9 @@ from everview.plan.check import free_variables
 from everview.plan.frontier import Frontier
 from everview.plan.loop_ways import NotMonotone, never_negative
 from everview.plan.monotone import recognised
+from everview.plan.priority_classes import bits, bits_of_hash
 from everview.plan.rewrites.traversal import everywhere
-from everview.types import FLOAT, INT
+from everview.types import INT
 
 
 def with_strong_components(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
@@ -190,7 +191,7 @@ def _spread_names(wanted: plan.Node, inside: plan.Node, kind: plan.AggregateKind
     node = ColumnRef(wanted.types[0], 0)
     name = call("coalesce", node, Literal(INT, 0)) if node.type.nullable else node  # it never is NULL
     start = plan.Project(wanted, (node, name if kind == "min" else call("bnot", name)))
-    label = _least(start, inside, 1, _bits(ColumnRef(INT, 1)))
+    label = _least(start, inside, 1, bits(ColumnRef(INT, 1)))
     if kind == "max":
         label = plan.Project(label, (node, call("bnot", ColumnRef(INT, 1))))
     return take(plan.Join(wanted, label, (0,), (0,)), 0, 2) if alone else label
@@ -220,7 +221,7 @@ def _trimmed(inside: plan.Node, rows: plan.Node, near: int, far: int) -> plan.No
 def _labels(nodes: plan.Node, edges: plan.Node, depth: int) -> plan.Node:
     """(node, label): the least hash of a node that reaches each along edges, small ones first."""
     of = ColumnRef(nodes.types[0], 0)
-    return _least(plan.Project(nodes, (of, call("hash", of))), edges, depth, _bits_of_hash(ColumnRef(INT, 1)))
+    return _least(plan.Project(nodes, (of, call("hash", of))), edges, depth, bits_of_hash(ColumnRef(INT, 1)))
 
 
 def _least(start: plan.Node, edges: plan.Node, depth: int, priority: Expr) -> plan.Node:
@@ -233,18 +234,6 @@ def _least(start: plan.Node, edges: plan.Node, depth: int, priority: Expr) -> pl
         heard = plan.Project(heard, tuple(ColumnRef(t, i) for i, t in enumerate(start.types)))
     body = plan.Reduce(plan.Union((heard, start)), (0,), (plan.Aggregate("min", 1, INT),))
     return plan.LoopResult(plan.Loop(depth, (start,), (body,), priority=priority), 0)
-
-
-def _bits(label: Expr) -> Expr:
-    """Classes of doubling sizes; negative labels first."""
-    above = call("add", call("cast_float", label), Literal(FLOAT, 1.0))
-    bits = call("cast_int", call("floor", call("log2", above)))
-    return call("case", call("gt", label, Literal(INT, 0)), bits, Literal(INT, 0))
-
-
-def _bits_of_hash(label: Expr) -> Expr:
-    from_zero = call("add", call("cast_float", label), Literal(FLOAT, 2.0**63 + 1.0))
-    return call("cast_int", call("floor", call("log2", from_zero)))
 
 
 def _nodes(parts: list[plan.Node]) -> plan.Node:
