@@ -12,6 +12,9 @@ must therefore call `wait` first; a session does so when it settles (`everview.s
 Signals and limits reach the caller, not the work. Work started with `hear`, a callback that raises pending interrupts,
 is then asked to stop (`everview.cancellation`) and must undo its changes. Other work is waited for.
 
+A thread that has done its work waits a while for more (`_Helper`): a step on Spark commits in one, and starting a
+thread for each would take longer than handing the work over.
+
 Hazards: the work runs in a different thread from the turn it belongs to, so it must not call anything that begins a
 turn. In CPython 3.11 a new thread also has its creator's id for some microseconds, so an exception meant for the
 creator may kill it before its first instruction. Such a thread disappears silently; it is detected and started again.
@@ -21,9 +24,11 @@ Use `StartedApart` for threads that must start.
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 from _thread import allocate_lock, get_ident, start_new_thread
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from everview import cancellation
@@ -31,6 +36,9 @@ from everview.errors import StoppedError
 
 NOTICE = 0.05
 """Seconds between checks, by a waiting caller, whether it should stop and whether the thread has started."""
+
+IDLE_SECONDS = 5.0
+"""Seconds for which a thread waits for more work before it ends."""
 
 T = TypeVar("T")
 
@@ -81,10 +89,12 @@ class _Work:
         self._over = False
         self.thread = 0
 
-    def _run(self) -> None:
-        """Run the work, in this thread if it is the first to claim it."""
-        if not self._begun.acquire(False):
-            return
+    def claim(self) -> bool:
+        """Claim the work for this thread, unless another has, or it was cancelled."""
+        return self._begun.acquire(False)
+
+    def run(self) -> None:
+        """Run the work in this thread."""
         self.thread = get_ident()
         if self._hear is not None:
             cancellation.helpers.add(self.thread)  # user functions may run in it
@@ -98,13 +108,22 @@ class _Work:
                 cancellation.withdraw(self._stop)
             self.thread = 0
             self._over = True
-            self._bell.release()
+
+    def tell(self) -> None:
+        """Wake the caller: the work is over."""
+        self._bell.release()
 
     def _start(self) -> None:
         try:
-            start_new_thread(self._run, ())
+            helper = _idle.pop()
+        except IndexError:
+            helper = _Helper()
+        try:
+            helper.give(self)
         except RuntimeError:  # no thread could be started
-            self._run()
+            if self.claim():
+                self.run()
+                self.tell()
 
     def answer(self) -> Any:
         """Run the work and wait for it. Interrupts that arrive meanwhile are raised afterwards."""
@@ -144,6 +163,48 @@ class _Work:
                 self._bell.acquire(timeout=NOTICE)
 
 
+class _Helper:
+    """A thread that runs one piece of work after another, for any session.
+
+    It may be lost at any moment: its giver is cut off after taking it from the idle ones, or it ends while it is given
+    work. The caller notices that its work has not begun, and starts another.
+    """
+
+    def __init__(self) -> None:
+        self._bell = allocate_lock()
+        self._bell.acquire()
+        self._given: _Work | None = None
+        self._started = False
+
+    def give(self, work: _Work) -> None:
+        """Have it run this work."""
+        self._given = work
+        if not self._started:
+            self._started = True
+            start_new_thread(self._serve, ())
+        self._bell.release()
+
+    def _serve(self) -> None:
+        while self._bell.acquire(timeout=IDLE_SECONDS):
+            work, self._given = self._given, None
+            if work is not None and work.claim():
+                work.run()
+                _idle.append(self)  # before the caller knows, whose next work is then given to the same thread
+                work.tell()
+            else:
+                _idle.append(self)
+            del work  # it may hold much
+        with suppress(ValueError):  # somebody has just taken it, and will notice
+            _idle.remove(self)
+
+
+_idle: list[_Helper] = []
+"""helpers without work"""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # threads are not inherited
+
+
 def _stopped() -> StoppedError:
     return StoppedError("E_CANCELLED", "the call was cut off; nothing was changed", "call it again")
 
@@ -161,7 +222,3 @@ class StartedApart(threading.Thread):
 
     def start(self) -> None:
         Uninterruptible().run(super().start)
-
-
-class TimerApart(threading.Timer, StartedApart):
-    """A timer with the same guarantee."""

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview import uninterruptible
 from everview.dataflow import shield
 from everview.dataflow.partitioning import HyperCube, Partitioning
 from everview.dataflow.replica import Install
@@ -31,6 +32,7 @@ from everview.language.relation import relation_of
 from everview.plan.frontier import Rule
 from everview.plan.stable_repr import stable_repr
 from everview.session.local_shards import local_shards
+from everview.uninterruptible import Uninterruptible
 from tests.inside import inside
 
 HOW = ["signal", "unheard", "alarm", "thread", "places", "async", "kill"]
@@ -243,6 +245,44 @@ def test_a_definition_is_noted_and_known_or_neither(tmp_path: Path, made: str, m
 def test_ten_thousand_interrupts(how: str, seed: int) -> None:
     for where, count in {"embedded": 200, "durable": 100, "shards": 50, "spark": 50}.items():
         interrupted(100 + seed, count, where, how)
+
+
+def test_pieces_of_uninterruptible_work_share_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread waits for more work, of any session; work inside work, and work at the same time, have their own."""
+    one, other = Uninterruptible(), Uninterruptible()
+    first = one.run(threading.get_ident)
+    assert first != threading.get_ident()
+    assert {one.run(threading.get_ident), other.run(threading.get_ident)} == {first}
+    outer, inner, own = one.run(lambda: (threading.get_ident(), other.run(threading.get_ident), one.run(lambda: 7)))
+    assert outer != inner and own == 7
+    with pytest.raises(ZeroDivisionError):
+        one.run(lambda: 1 // 0)
+    assert one.run(lambda: 6 * 7) == 42
+
+
+def test_uninterruptible_work_for_a_thread_that_has_just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or that was lost when its giver was cut off: the caller notices that nobody has begun."""
+    monkeypatch.setattr(uninterruptible, "IDLE_SECONDS", 0.01)
+    done: list[int] = []
+    for i in range(20):
+        Uninterruptible().run(lambda: done.append(1))
+        time.sleep(0.01 * (i % 3))
+    monkeypatch.setattr(uninterruptible._Helper, "_serve", lambda self: None)
+    lost = [uninterruptible._Helper() for _ in range(2)]
+    for helper in lost:
+        helper._started = True
+    monkeypatch.undo()
+    uninterruptible._idle.extend(lost)
+    Uninterruptible().run(lambda: done.append(1))
+    assert len(done) == 21 and not set(lost) & set(uninterruptible._idle)
+
+
+def test_uninterruptible_work_in_a_forked_process() -> None:
+    Uninterruptible().run(int)
+    child = os.fork()
+    if not child:
+        os._exit(Uninterruptible().run(lambda: 3))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 
 def test_an_interrupt_waits_for_the_call_and_comes_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,12 @@ import pytest
 
 import everview as ev
 from everview import count
-from everview.spark.driver.idle_tasks import others
+from everview.spark.driver import idle_tasks
+from everview.spark.driver.idle_tasks import Lingering, others
 from everview.spark.driver.slots import gang_slots, slots, stage_slots
+from everview.uninterruptible import StartedApart
 from tests.inside import inside
+from tests.spark.strangers import wait_until
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,86 @@ def test_a_gang_may_have_as_many_tasks_as_the_cluster_may_grow_to(
 ) -> None:
     context = SimpleNamespace(master=master, defaultParallelism=6, getConf=lambda: conf)
     assert gang_slots(context) == expected
+
+
+class Idle(Lingering):
+    """Tasks that say when they ended."""
+
+    def __init__(self, linger: float, longest: float = 0.0) -> None:
+        self.there = 0
+        self.ended = 0.0
+        super().__init__(None, linger, longest)
+
+    @property
+    def taken(self) -> int:
+        return self.there
+
+    def _drop(self, *, wait: bool = False, cancel: bool = False) -> None:
+        self.there, self.ended = 0, time.monotonic()
+
+    def step(self) -> float:
+        """Run a step, and return when it ended."""
+        with self._lock:
+            self._begin()
+            self.there = 1
+            self._rest()
+        return self._answered
+
+    def waits(self) -> float:
+        """Wait until they have ended; returns when."""
+        assert wait_until(lambda: not self.there and self._watcher is None, 10.0)
+        return self.ended
+
+
+def test_idle_tasks_end_in_time_and_steps_start_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    def start(**what: Any) -> StartedApart:
+        started.append(what)
+        return StartedApart(**what)
+
+    monkeypatch.setattr(idle_tasks, "StartedApart", start)
+    tasks = Idle(linger=0.3)
+    for _ in range(200):
+        last = tasks.step()
+    assert 0.3 <= tasks.waits() - last < 5
+    assert len(started) == 1
+    again = tasks.step()
+    assert 0.3 <= tasks.waits() - again < 5
+    assert len(started) == 2
+    tasks.close()
+
+
+def test_a_timeout_shorter_than_the_one_watched_is_kept() -> None:
+    """As of a gang, which looks more often than it lingers whether others wait."""
+    tasks = Idle(linger=60.0)
+    tasks.step()
+    assert wait_until(lambda: tasks._looks > time.monotonic() + 50, 5.0)
+    with tasks._lock:
+        tasks._wait(0.05)
+    tasks.waits()
+    tasks.close()
+
+
+def test_steps_at_intervals_are_waited_for() -> None:
+    tasks = Idle(linger=0.05, longest=30.0)
+    tasks._answered = time.monotonic() - 15
+    tasks.step()
+    assert not wait_until(lambda: not tasks.there, 0.5)
+    last = tasks.step()
+    assert tasks.waits() - last < 5
+    tasks.close()
+
+
+def test_tasks_that_leave_are_watched_no_more() -> None:
+    tasks = Idle(linger=60.0)
+    tasks.step()
+    tasks.leave()
+    assert tasks.ended <= tasks.waits() < time.monotonic()
+    tasks.step()
+    tasks.give_way()
+    tasks.waits()
+    tasks.close()
 
 
 @pytest.mark.spark

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from everview.spark.driver.slots import slots
-from everview.uninterruptible import TimerApart
+from everview.uninterruptible import StartedApart
 
 LINGER = 0.2
 """Minimum idle timeout of tasks, in seconds."""
@@ -26,19 +26,29 @@ LINGER = 0.2
 LONGEST = 4.0
 """Maximum idle timeout of tasks, in seconds, if steps arrive at such intervals."""
 
+NOTICE = 0.05
+"""Minimum interval, in seconds, at which the idle timeout is looked at during a step."""
+
 LATE = 1.5
 """Factor by which an interval may exceed the previous one without a timeout."""
 
 
 class Lingering(ABC):
-    """Long-lived tasks, seen from the driver. Whoever runs a step holds `_lock`."""
+    """Long-lived tasks, seen from the driver. Whoever runs a step holds `_lock`.
+
+    While there are tasks, a thread watches the idle timeout. A step only moves the deadline: starting a timer for each
+    took a tenth of a small step.
+    """
 
     def __init__(self, context: Any, linger: float, longest: float) -> None:
         self._context = context
         self._linger = linger
         self._longest = longest
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._deadline = math.inf  # until when the tasks may be idle; infinite during a step
+        self._watcher: threading.Thread | None = None
+        self._looks = math.inf  # when the watcher looks at the deadline again
+        self._sooner = threading.Event()  # has it look at once
         self._answered = -math.inf  # when the last step was done
         self._pause = math.inf  # how long it took from there to the next
         with _registering:
@@ -56,7 +66,7 @@ class Lingering(ABC):
 
     def _begin(self) -> None:
         """Mark the beginning of a step, during which the tasks may not be ended."""
-        self._stop_timer()
+        self._deadline = math.inf
         self._pause = time.monotonic() - self._answered
 
     def _rest(self) -> None:
@@ -65,19 +75,36 @@ class Lingering(ABC):
         self._wait(patience(self._linger, self._pause, self._longest))
 
     def _wait(self, seconds: float) -> None:
-        self._timer = TimerApart(seconds, self._expire)
-        self._timer.daemon = True
-        self._timer.start()
+        self._deadline = time.monotonic() + seconds
+        if self._watcher is None:
+            watcher = StartedApart(target=self._watch, daemon=True, name="everview idle")
+            watcher.start()
+            self._watcher = watcher
+        elif self._deadline < self._looks:
+            self._sooner.set()
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _watch(self) -> None:
+        """End the tasks once they have been idle for long enough."""
+        try:
+            while not self._over():
+                now = time.monotonic()
+                looks = self._looks = min(self._deadline, now + max(self._linger, NOTICE))
+                if self._deadline >= looks:  # otherwise it was moved before it could be told when this thread looks
+                    self._sooner.wait(looks - now)
+                    self._sooner.clear()
+        finally:
+            self._watcher = None
 
-    def _expire(self) -> None:
+    def _over(self) -> bool:
+        """Whether there are no tasks any more; ends those whose idle timeout has expired."""
+        if self.taken and self._deadline > time.monotonic():
+            return False
         with self._lock:
-            if self._timer is threading.current_thread():
+            if self._deadline <= time.monotonic():
                 self._overdue()
+            if not self.taken:
+                self._watcher = None
+            return not self.taken
 
     def _overdue(self) -> None:
         """The idle timeout has expired."""
@@ -87,8 +114,7 @@ class Lingering(ABC):
         """End the tasks unless a step is running."""
         if self._lock.acquire(blocking=False):
             try:
-                self._stop_timer()
-                self._drop(wait=True)
+                self._end()
             finally:
                 self._lock.release()
 
@@ -100,8 +126,12 @@ class Lingering(ABC):
     def leave(self) -> None:
         """End the tasks now and wait until their slots are free."""
         with self._lock:
-            self._stop_timer()
-            self._drop(wait=True)
+            self._end()
+
+    def _end(self) -> None:
+        self._deadline = math.inf
+        self._drop(wait=True)
+        self._sooner.set()
 
 
 _all: weakref.WeakSet[Lingering] = weakref.WeakSet()
