@@ -298,6 +298,9 @@ class SimDisk(Disk):
         node = self.find(path)
         return len(node.data) if isinstance(node, Node) else -1
 
+    def listed(self, path: Path) -> list[str]:
+        return [*self.names(path)]
+
     def names(self, path: Path) -> dict[str, float]:
         if self.dead:
             raise Crash

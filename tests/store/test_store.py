@@ -219,6 +219,25 @@ def test_a_commit_that_was_acknowledged_and_is_cut_off_or_gone_is_damage(tmp_pat
     Store(tmp_path).close()
 
 
+def test_the_witness_is_written_over_and_half_of_it_says_nothing(tmp_path: Path) -> None:
+    """Versions of shards do not make a new file each; one that is cut off says less, never more."""
+    path = tmp_path / witness.NAME
+    with Store(tmp_path) as store:
+        store.commit(1)
+        file, before = path.stat().st_ino, path.read_bytes()
+        for version in (2, 3):
+            store.commit(version)
+            assert witness.load(store.files).version == version
+        assert path.stat().st_ino == file
+    after = path.read_bytes()
+    for size in range(len(after)):
+        bound = witness.decode(after[:size] + before[size:])
+        assert bound.version in (0, 1, 3)
+    path.write_bytes(after)
+    Store(tmp_path).close()
+    assert path.stat().st_ino == file  # opening it changed nothing
+
+
 def test_a_store_whose_versions_are_all_gone_is_not_an_empty_one(tmp_path: Path) -> None:
     three_versions(tmp_path)
     for path in (tmp_path / "log").iterdir():

@@ -176,6 +176,13 @@ class Disk:
         except FileNotFoundError:
             return -1
 
+    def listed(self, path: Path) -> list[str]:
+        """The names of a folder's files, hidden ones included."""
+        try:
+            return [entry.name for entry in os.scandir(path) if entry.is_file()]
+        except FileNotFoundError:
+            return []
+
     def names(self, path: Path) -> dict[str, float]:
         """A folder's files, hidden ones included, each with the time it was written."""
         try:

@@ -186,6 +186,9 @@ class LocalFiles(Files):
         now = time.time()
         return {n: now - at for n, at in self.disk.names(self.path / folder).items() if not n.startswith(".")}
 
+    def list(self, folder: str) -> list[str]:
+        return sorted(n for n in self.disk.listed(self.path / folder) if not n.startswith("."))
+
     def delete(self, name: str) -> None:
         self.disk.unlink(self.path / name)
 

@@ -22,6 +22,7 @@ import threading
 import time
 import weakref
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ STALE = 30.0
 """Seconds without one after which an owner counts as dead."""
 
 
+@cache
 def boot_id() -> str:
     """An identifier of this boot of the machine; empty if unavailable."""
     try:

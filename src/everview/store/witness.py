@@ -7,8 +7,10 @@ store has less, something acknowledged was lost: that is E_DAMAGED, however inta
     "EVACK1\\n\\0" | version | boot | crc32 of these | done | its complement | safe | its complement | attempts | place
 
 It is a *lower bound*, written after what it describes, so one that is old, damaged or gone can only hide a loss, never
-invent one. The first part is written as a new file with every version and every opening; the following numbers are
-stored in place, in a mapped page, with every transaction. A number that does not match its complement is ignored.
+invent one. An opening writes it as a new file. Each version of shards, and each version's log, is then written over
+it: a new file would take a quarter of a small commit, and one that is half written says nothing. The numbers after the
+first part are stored in place, in a mapped page, with every transaction. A number that does not match its complement is
+ignored.
 
 `boot` identifies the boot of the machine in which it was written. If the machine has stopped since, `sync="normal"`
 guarantees what was safe, not what was done (`everview.store.wal`), so then that is the bound.
@@ -66,7 +68,8 @@ class Bound:
 
 def this_boot() -> bytes:
     """Sixteen bytes that identify this boot of the machine."""
-    return hashlib.sha256(boot_id().encode()).digest()[:16] if boot_id() else bytes(16)
+    boot = boot_id()
+    return hashlib.sha256(boot.encode()).digest()[:16] if boot else bytes(16)
 
 
 def encode(bound: Bound) -> bytes:
@@ -115,7 +118,14 @@ class Witness:
 
     def made(self, version: int) -> None:
         """Record a new version; nothing is known of its log yet."""
-        self._write(Bound(version))
+        bound = Bound(version)
+        if self._handle is not None and self._words is None:
+            self._handle.write(encode(bound), 0)
+            self._bound = bound
+            return
+        self._write(bound)
+        if self._files.local is not None:
+            self._handle = self._files.disk.open(Path(self._files.local) / NAME)
 
     def follows(self, version: int, done: int, safe: int) -> None:
         """Record that this version's log exists up to here: from now on `done` updates its progress."""
@@ -157,9 +167,10 @@ class Witness:
         self._bound = bound
 
     def close(self) -> None:
-        """Release the mapped page."""
-        if self._handle is not None and self._words is not None:
+        """Release the file and the mapped page."""
+        if self._words is not None:
             self._words.release()
+        if self._handle is not None:
             self._handle.close()
         self._handle = self._words = None
 
