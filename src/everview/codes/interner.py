@@ -78,6 +78,11 @@ _SHORT_TEXT = 2**31 - 1
 _EVERY: Words = np.zeros(0, dtype=np.int64)
 """In place of a list of places: all of them."""
 
+NO_ENTRIES = pa.Table.from_batches(
+    [], pa.schema([("kind", pa.uint8()), ("id", pa.int64()), ("value", pa.large_binary())])
+)
+"""What an interner exports that has nothing new."""
+
 
 class _Snapshot(NamedTuple):
     """What readers see: arrays that hold at least `size` entries."""
@@ -332,6 +337,8 @@ class Interner:
         if since < store.base:
             raise InternalError("E_INTERNAL", f"entry {since} of the dictionary is at rest", "report this")
         since -= store.base
+        if since == store.size:
+            return NO_ENTRIES
         starts = store.starts[since : store.size + 1] - store.starts[since]
         heap = store.heap[store.starts[since] : store.used]
         buffers = [None, pa.py_buffer(starts), pa.py_buffer(heap)]

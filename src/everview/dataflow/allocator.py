@@ -4,6 +4,8 @@ why)."""
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from functools import cache
 from typing import ClassVar
 
 
@@ -15,13 +17,18 @@ class _MallInfo(ctypes.Structure):
     ]
 
 
-def _mallinfo() -> _MallInfo:
+@cache
+def _mallinfo2() -> Callable[[], _MallInfo]:
+    """The function, or one that knows nothing: looking it up takes ten times as long as calling it."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallinfo2"):
-        return _MallInfo()
+        return _MallInfo
     libc.mallinfo2.restype = _MallInfo
-    found: _MallInfo = libc.mallinfo2()
-    return found
+    return libc.mallinfo2
+
+
+def _mallinfo() -> _MallInfo:
+    return _mallinfo2()()
 
 
 def used_memory() -> int:

@@ -17,7 +17,7 @@ from everview.dataflow import plan_swap
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
-from everview.dataflow.operators import Arrangement
+from everview.dataflow.operators import Arrangement, Operator
 from everview.kernels import structures
 from everview.kernels.trace import image
 from everview.plan import nodes as plan
@@ -84,6 +84,8 @@ class Replica:
     def __init__(self, interner: Interner, merge_effort: int) -> None:
         self.dataflow = Dataflow(interner, merge_effort, sharded=True)
         self.builder = Builder(self.dataflow)
+        self._fingerprint = ""
+        self._fingerprint_of: list[Operator | None] | None = None  # the operators that it is of, if they are settled
 
     def build(self, command: Command) -> Arrangement | None:
         """Apply a command: new operators exist afterwards but are not up to date (see `Dataflow.installed`)."""
@@ -134,8 +136,13 @@ class Replica:
 
     def fingerprint(self) -> str:
         """A hash of all operators: equal on replicas with the same commands."""
-        names = (None if o is None else (identity(o, code=False), o.partitioning) for o in self.dataflow.numbered)
-        return hashed(*map(str, names))  # functions are identified by name: they come with the commands
+        numbered = self.dataflow.numbered
+        if self._fingerprint_of != numbered:
+            names = (None if o is None else (identity(o, code=False), o.partitioning) for o in numbered)
+            self._fingerprint = hashed(*map(str, names))  # functions are identified by name: they come with commands
+            settled = all(o is None or o.old for o in numbered)  # others may change (`identity`)
+            self._fingerprint_of = list(numbered) if settled else None
+        return self._fingerprint
 
     def close(self) -> None:
         """Free everything."""

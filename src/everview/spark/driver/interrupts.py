@@ -14,8 +14,8 @@ Only the main thread receives interrupts, so other threads need not defer them.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` wraps numbers into enumerations, ten times as slow
 import secrets
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +40,7 @@ _missed: list[tuple[Any, ...]] = []
 def put_off() -> Iterator[None]:
     """Defer interrupts to the end of the block, except inside `heard`.
 
+    >>> import signal
     >>> said = []
     >>> try:
     ...     with put_off():
@@ -50,17 +51,17 @@ def put_off() -> Iterator[None]:
     >>> said
     ['undisturbed', 'interrupted']
     """
-    before = signal.getsignal(signal.SIGINT)
+    before = _signal.getsignal(_signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or _usual or not callable(before):
         yield
         return
     _usual.append(shield.behind(before))
-    signal.signal(signal.SIGINT, _note)
+    _signal.signal(_signal.SIGINT, _note)
     try:
         yield
     finally:
         _usual.clear()
-        signal.signal(signal.SIGINT, before)
+        _signal.signal(_signal.SIGINT, before)
         _catch_up(before)
 
 
@@ -69,7 +70,7 @@ def until_started() -> Iterator[None]:
     """Defer interrupts until Spark has started. One that arrives while PySpark waits for its JVM would leave an
     orphaned JVM behind. Afterwards PySpark handles interrupts itself, with its own handler.
     """
-    before = signal.getsignal(signal.SIGINT)
+    before = _signal.getsignal(_signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
@@ -78,12 +79,12 @@ def until_started() -> Iterator[None]:
     def note(*what: Any) -> None:
         missed.append(what)
 
-    signal.signal(signal.SIGINT, note)
+    _signal.signal(_signal.SIGINT, note)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is note:
-            signal.signal(signal.SIGINT, before)
+        if _signal.getsignal(_signal.SIGINT) is note:
+            _signal.signal(_signal.SIGINT, before)
     if missed:
         raise KeyboardInterrupt
 
@@ -96,12 +97,12 @@ def heard() -> Iterator[None]:
         return
     usual = _usual[0]
     try:
-        signal.signal(signal.SIGINT, usual)
+        _signal.signal(_signal.SIGINT, usual)
         shield.hear()
         _catch_up(usual)
         yield
     finally:
-        signal.signal(signal.SIGINT, _note)
+        _signal.signal(_signal.SIGINT, _note)
 
 
 def settle() -> None:
@@ -109,8 +110,8 @@ def settle() -> None:
     if _usual and threading.current_thread() is threading.main_thread():
         usual = _usual[0]
         _usual.clear()
-        if signal.getsignal(signal.SIGINT) is _note:
-            signal.signal(signal.SIGINT, usual)
+        if _signal.getsignal(_signal.SIGINT) is _note:
+            _signal.signal(_signal.SIGINT, usual)
 
 
 def _note(*what: Any) -> None:

@@ -103,6 +103,7 @@ class _Call:
         self._door = JobListener(hosts, secret)
         self._door.open(PURPOSE)
         self._line: Channel | None = None
+        self._waiting = select.poll()  # for the line
         self._known: Sequence[bytes] | None = None
         task = one.mapPartitions(guarded("resident", (host, self._door.address[1]), secret))
         self._job = Running(context, task.collect)
@@ -115,7 +116,7 @@ class _Call:
             try:
                 line.send(pack({"same": same}, [job, *(() if same else commands)]))
                 self._known = list(commands)
-                while not select.select([line.socket], [], [], NOTICE)[0]:
+                while not self._waiting.poll(1000 * NOTICE):
                     poll()  # interrupts are heard here, too
                 return line.receive()
             except (OSError, InternalError):
@@ -127,6 +128,8 @@ class _Call:
             over = self._job.over
             found = self._door.admit(0.05)
             if found is not None:
+                self._waiting = select.poll()
+                self._waiting.register(found[1].socket, select.POLLIN)
                 self._line, self._known = found[1], None
                 return self._line
             if over:
@@ -151,10 +154,10 @@ class _Call:
         """Whether the task has ended or is about to."""
         if self._line is None or self._job.over:
             return True
+        if not self._waiting.poll(0):  # nothing to read, as it should be
+            return False
         try:
             return not self._line.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:  # nothing to read, as it should be
-            return False
         except OSError:
             return True
 
