@@ -139,3 +139,26 @@ def test_many_texts_are_ordered_as_a_few_are() -> None:
     first = [(None, 1)]  # PostgreSQL's NULLs are first in a falling order
     ranked = [(text, place) for place, text in enumerate(sorted(texts, reverse=True), 2)]
     assert sorted(db["v"].rows(), key=lambda row: row[1]) == [*first, *ranked]
+
+
+def test_frames_that_reach_beyond_64_bits(postgres: Postgres) -> None:
+    """Places and values moved by a bound wrapped around: such frames were empty, or had too much in them."""
+    most = 2**63 - 1
+    setup = "CREATE TABLE t (x int, b bigint, n numeric(12, 2), f float8)"
+    values = enumerate((-most, most - 1, 5, "NULL", most), 1)
+    rows = f"INSERT INTO t VALUES {', '.join(f'({x}, {b}, {x}, {x})' for x, b in values)}"
+    db = ev.connect()
+    for text in (setup, rows):
+        db.sql(text)
+        postgres.run(text)
+    between = [
+        f"CURRENT ROW AND {most} FOLLOWING", f"{most} PRECEDING AND CURRENT ROW",
+        f"UNBOUNDED PRECEDING AND {most} PRECEDING", f"{most} FOLLOWING AND UNBOUNDED FOLLOWING",
+        "5000000000 PRECEDING AND 5000000000 FOLLOWING",
+    ]  # fmt: skip
+    for unit in ("ROWS", "GROUPS", "RANGE"):
+        frames = [f"{key} {unit} BETWEEN {b}" for key in ("b", "x", "b DESC", "n", "f") for b in between]
+        outputs = ", ".join(f"count(*) OVER (ORDER BY {frame})" for frame in frames)
+        query = f"SELECT x, {outputs} FROM t"
+        wanted = Counter(postgres.rows(query))
+        assert Counter(tuple(map(str, row)) for row in db.sql(query).rows()) == wanted, unit

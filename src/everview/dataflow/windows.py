@@ -365,12 +365,16 @@ class Partitions:
 
     def _bound(self, frame: Frame, offset: int | float, last: bool) -> Words:
         if frame.unit == "rows":
-            return self.at + int(offset) + last
+            return self.at + self._steps(offset) + last
         if offset == 0:
             return self.peer_end if last else self.peer_start
         if frame.unit == "groups":
-            return self._group_bound(int(offset), last)
+            return self._group_bound(self._steps(offset), last)
         return self._range_bound(offset, last)
+
+    def _steps(self, offset: int | float) -> int:
+        """An offset in rows or groups, cut to as many as there are: sums with it stay within 64 bits."""
+        return max(-self.n, min(int(offset), self.n))
 
     def _group_bound(self, offset: int, last: bool) -> Words:
         if not self.n:
@@ -394,7 +398,12 @@ class Partitions:
         nulls = _totals(null)
         known_start = self.start + np.where(null[self.start], nulls[self.end] - nulls[self.start], 0) if self.n else 0
         known_end = self.end - np.where(null[self.end - 1], nulls[self.end] - nulls[self.start], 0) if self.n else 0
-        found = _bisect(values, values + offset, known_start, known_end, after=last)
+        by = offset if declared.kind == "float" else max(-HIGHEST, min(int(offset), HIGHEST))
+        moved = values + by
+        found = _bisect(values, moved, known_start, known_end, after=last)
+        if declared.kind != "float":  # beyond 64 bits there is no value
+            beyond = (moved < values) if by > 0 else (moved > values)
+            found = np.where(beyond, known_end if by > 0 else known_start, found)
         return np.where(null, self.peer_end if last else self.peer_start, found)
 
 
