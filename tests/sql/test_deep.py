@@ -192,3 +192,25 @@ def test_nested_types_are_refused_before_they_are_parsed(opening: str, closing: 
 
         assert calls(asked) < 50_000 + 300 * levels
     db.sql("SELECT " + "ARRAY[" * 6 + "1" + "]" * 6)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "opening", "closing", "most"),
+    [
+        ("postgres", "ROW(", ")", 100),
+        ("postgres", "TRY_CAST(", " AS int)", 7),
+        ("spark", "CAST(", " AS int)", 7),
+        ("postgres", "(VALUES (", "))", 100),
+    ],
+)
+def test_brackets_whose_cost_multiplies(dialect: str, opening: str, closing: str, most: int) -> None:
+    """Rows took n**3 steps (950 of them 32 s), casts that may fail and VALUES 2**n (14 of them 11 and 3 s)."""
+    db = ev.connect()
+    db.sql(f"SET dialect = '{dialect}'")
+    at_most = "SELECT " + opening * most + "1" + closing * most
+    db.sql("SELECT 1")  # imports what reads SQL
+    assert calls(lambda: db.sql(at_most)) < 1_500_000
+    if "VALUES" not in opening:
+        with pytest.raises(ev.EverviewError) as caught:
+            db.sql("SELECT " + opening * 950 + "1" + closing * 950)
+        assert caught.value.code == "E_DEPTH" and "line 1, column" in caught.value.message

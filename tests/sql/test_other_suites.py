@@ -54,6 +54,24 @@ POSTGRES: list[tuple[str, list[tuple[Any, ...]]]] = [
             *[(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1)],
         ],
     ),
+    # a key that is written in several ways is one key: GROUPING SETS took g and t.g for two, and showed NULLs
+    ("SELECT a, count(*) FROM i GROUP BY GROUPING SETS ((1), (i.a), ())", [(1, 1), (2, 1)] * 2 + [(None, 2)]),
+    (
+        "SELECT a, b, count(*), grouping(a, i.b) FROM (SELECT a, a % 2 AS b FROM i) AS i "
+        "GROUP BY GROUPING SETS ((i.a), (b), (a, 2))",
+        [(1, None, 1, 1), (2, None, 1, 1), (None, 0, 1, 2), (None, 1, 1, 2), (1, 1, 1, 0), (2, 0, 1, 0)],
+    ),
+    ("SELECT a, count(*) FROM i GROUP BY DISTINCT ROLLUP (a), ROLLUP (i.a)", [(1, 1), (2, 1), (None, 2)]),
+    # a star inside ROW stands for the columns, and was one row in another
+    ("SELECT ROW(0, w.*)::text FROM (SELECT a, a + 1 AS b FROM i) AS w", [("(0,1,2)",), ("(0,2,3)",)]),
+    # one row of VALUES is one row
+    ("SELECT (VALUES (a + (VALUES (1)))) FROM i", [(2,), (3,)]),
+    # ASOF as Calcite and Snowflake write it
+    (
+        "SELECT x.a, y.a FROM i AS x LEFT ASOF JOIN i AS y MATCH_CONDITION (x.a > y.a) ON x.a % 1 = y.a % 1",
+        [(1, None), (2, 1)],
+    ),
+    ("SELECT x.a, y.a FROM i AS x ASOF JOIN i AS y MATCH_CONDITION (y.a < x.a)", [(2, 1)]),
     # = ALL and <> ANY
     ("SELECT a = ALL (SELECT 1), a <> ANY (SELECT a FROM i) FROM i", [(True, True), (False, True)]),
     (
@@ -311,6 +329,11 @@ def test_now_is_read_once_in_a_statement(db: Session) -> None:
         ("CREATE DATABASE d", "E_UNSUPPORTED", "CREATE DATABASE is not supported"),
         ("SELECT 1 AS a UNION SELECT 'x'", "E_TYPE", "'x' is not a valid int"),
         ("SELECT * FROM (SELECT 1 AS a INTO o) AS q", "E_UNSUPPORTED", "INTO makes a table"),
+        ("SELECT all, a FROM i", "E_SYNTAX", "before or after this comma"),
+        ("SELECT a, FROM i", "E_SYNTAX", "before or after this comma"),
+        ("SELECT * FROM i PIVOT (sum(a) FOR a IN (1))", "E_UNSUPPORTED", "PIVOT is not supported here"),
+        ("SELECT a AS b, b + 1 FROM i", "E_COLUMN", "there is no column b"),
+        ("SELECT a AS b FROM i GROUP BY a HAVING b > 1", "E_COLUMN", "there is no column b"),
     ],
 )
 def test_refused(db: Session, text: str, code: str, words: str) -> None:

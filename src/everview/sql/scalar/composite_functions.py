@@ -134,7 +134,7 @@ def _cardinality(node: exp.Anonymous, scalars: Scalars) -> Expr:
 
 
 def _row(node: exp.Anonymous, scalars: Scalars) -> Expr:
-    return row_forms.row(scalars, [scalars.bind(e) for e in node.expressions])
+    return row_forms.row(scalars, row_forms.values(scalars, node.expressions))
 
 
 def _lower_or_upper(upper: bool) -> Binder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,18 @@ def row(scalars: Scalars, items: list[Expr], names: tuple[str, ...] = ()) -> Exp
     if names:
         made = replace(made, type=struct(names, tuple(i.type for i in items)))
     return constants.folded(made, scalars.compiler.interner)
+
+
+def values(scalars: Scalars, nodes: Sequence[exp.Expr]) -> list[Expr]:
+    """The values of ROW(a, t.*), where a star stands for each of the table's columns."""
+    found: list[Expr] = []
+    for node in nodes:
+        value = scalars.bind(node)
+        if isinstance(node, exp.Column) and isinstance(node.this, exp.Star) and value.type.kind == "struct":
+            found += [scalars.call("struct_get", value, Literal(INT, i)) for i in range(len(value.type.names))]
+        else:
+            found.append(value)
+    return found
 
 
 def on_struct(scalars: Scalars, node: exp.Struct) -> Expr:

@@ -6,6 +6,7 @@ Read in this order:
     query, compiler                   a bound query; its binder: WITH, tables, and dispatch
     binding_stamp                     what binding depends on
     select_statement, outputs, stars  SELECT and its outputs; `values` has VALUES
+    aliases                           aliases of outputs in HAVING and in later outputs
     limits, sort_keys                 DISTINCT, ORDER BY and LIMIT; `row_counts` parses row counts
     set_operations, row_types         UNION and the like; common types of rows
     from_clause                       tables and joins; `conditions` finds their keys
@@ -19,5 +20,6 @@ Read in this order:
     recursion                         WITH RECURSIVE
     table_functions, stream_windows   functions in FROM; `row_functions` has those written in SQL
     asof, temporal_joins              joins with the version valid at a time
+    pivots                            PIVOT and UNPIVOT in FROM
     functional_dependency             columns functionally dependent on GROUP BY
 """

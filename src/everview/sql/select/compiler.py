@@ -174,7 +174,7 @@ class Compiler:
             self._marked[id(root)] = root
             sql_functions.mark(root, self.core.catalog)
         if isinstance(node, exp.Subquery):
-            self.source.only(node, "this", "alias", "joins", "with_", "limit", "order", "offset")
+            self.source.only(node, "this", "alias", "joins", "with_", "limit", "order", "offset", "pivots")
             return limits.limited(self, node, self.query(node.this, self.with_clause(node, env), outer))
         if isinstance(node, exp.Select):
             return select_statement.bound(self, node, self.with_clause(node, env), outer)

@@ -28,7 +28,7 @@ from everview.sql.clock import temporal_tables
 from everview.sql.scalar.moment_forms import JAVA
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.scalar.type_names import in_words
-from everview.sql.select import asof, demand, row_functions, table_functions, temporal_joins
+from everview.sql.select import asof, demand, pivots, row_functions, table_functions, temporal_joins
 from everview.sql.select.conditions import conjuncts, moved, outer_join, shifted, split
 from everview.sql.select.join_order import ordered_join
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
@@ -266,7 +266,7 @@ class FromClause:
         ]
 
     def _join(self, join: exp.Join) -> None:
-        self.source.only(join, "this", "side", "kind", "method", "on", "using")
+        self.source.only(join, "this", "side", "kind", "method", "on", "using", "match_condition")
         side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
         if kind in ("SEMI", "ANTI") and side in ("", "LEFT") and not method:
             self._semi(join, kind == "SEMI")
@@ -418,7 +418,19 @@ class FromClause:
                 "FOR SYSTEM_TIME AS OF is for the table that a JOIN names",
                 "SELECT ... AS OF 17 is for a whole query",
             )
-        known = ("this", "db", "alias", "joins", "with_", "limit", "order", "offset", "expressions", "version")
+        known = (
+            "this",
+            "db",
+            "alias",
+            "joins",
+            "with_",
+            "limit",
+            "order",
+            "offset",
+            "expressions",
+            "version",
+            "pivots",
+        )
         self.source.only(node, *known)
         if isinstance(node, exp.Table):
             call_ = table_functions.found(node)
@@ -436,14 +448,19 @@ class FromClause:
                 relation = temporal_tables.window(self.compiler, node, relation, spec)
             if not files.is_file(node, self.source):
                 relation = relation.called(node.name, schema=self.compiler.schema_of(node, self.env))
-            return self._inner_joins(node, self._aliased(relation, node))
+            return self._inner_joins(node, self._pivoted(self._aliased(relation, node), node))
         if isinstance(node, exp.Subquery) and _holds_joins(node):
             self.source.only(node, "this", "alias", "joins")
             inside = self._factor(node.this)
             return self._inner_joins(node, self._aliased(visible(inside), node) if node.alias else inside)
         if isinstance(node, (exp.Subquery, exp.Values)):
-            return self._inner_joins(node, self._aliased(self._derived(node), node))
+            return self._inner_joins(node, self._pivoted(self._aliased(self._derived(node), node), node))
         raise self.source.refuse(node, f"{node.key} is not supported in FROM")
+
+    def _pivoted(self, relation: Relation, node: exp.Expr) -> Relation:
+        for pivot in node.args.get("pivots") or []:
+            relation = pivots.applied(self.compiler, relation, pivot, self.env)
+        return relation
 
     def _derived(self, node: exp.Expr) -> Relation:
         """A query in FROM. If it reads an outer query, it has a context too."""
@@ -554,8 +571,11 @@ class FromClause:
     def _asof(
         self, right: Relation, on: exp.Expr | None, using: Sequence[exp.Expr] | None, how: str, at: exp.Join
     ) -> None:
-        """ASOF JOIN: of the partners by equal keys, the one whose time is nearest."""
-        if how not in ("inner", "left") or (on is None) == (not using):
+        """ASOF JOIN: of the partners by equal keys, the one whose time is nearest. With MATCH_CONDITION (a >= b), as
+        Snowflake and Calcite have it, the keys alone stand in ON or USING."""
+        match = at.args.get("match_condition")
+        keys = (on is not None) + bool(using)
+        if how not in ("inner", "left") or keys > 1 or not (keys or match):
             raise self.source.refuse(at, "an ASOF join is an inner or left one with ON or USING")
         if self.late:
             raise self.source.refuse(at, "ASOF after a subquery in ON is not supported", "use WHERE")
@@ -566,9 +586,10 @@ class FromClause:
             pairs = [self._named_once(left, right, u.name, at) for u in using]
             sides = [(left.ref(a), ColumnRef(right.node.types[b], width + b)) for a, b in pairs]
             conditions = [call("eq", a, b) for a, b in sides[:-1]]
-            conditions.append(call("ge", *sides[-1]))
+            conditions.append(call("eq" if match is not None else "ge", *sides[-1]))
         else:
             conditions = [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(on)]
+        conditions += [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(match)]
         node = asof.joined(left.node, right.node, conditions, how, self._same_parameters(right, width), split)
         if node is None:
             raise self.source.error(

@@ -575,7 +575,4 @@ def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[in
             several(item)
         given = only
     choices = [choices_of(item) for item in given]
-    sets = [sorted({i for part in combination for i in part}) for combination in itertools.product(*choices)]
-    if group is not None and group.args.get("all") is False:  # GROUP BY DISTINCT
-        sets = [s for i, s in enumerate(sets) if s not in sets[:i]]
-    return keys, sets
+    return keys, [sorted({i for part in combination for i in part}) for combination in itertools.product(*choices)]

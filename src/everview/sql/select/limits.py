@@ -7,6 +7,7 @@ so that the result of a SELECT can be sorted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ def finished(
     order = select.args.get("order")
     sorting: list[tuple[Expr, bool]] = []
     for ordered in order.expressions if order is not None else []:
+        if _is_all(compiler, ordered, given):
+            sorting += [pair for e in given for pair in sort_keys(e, ordered)]
+            continue
         key = outputs.order_key(compiler, ordered.this, scalars, items)
         if distinct is not None and on is None and key not in given:
             raise compiler.source.error(ordered, "E_ORDER", "with DISTINCT, ORDER BY can only use outputs")
@@ -67,6 +71,18 @@ def finished(
     return _top(compiler, select, replace(query, node=node, order=ordering))
 
 
+_ORDER_BY_ALL = frozenset({"duckdb", "spark", "databricks", "snowflake"})
+
+
+def _is_all(compiler: Compiler, ordered: exp.Ordered, among: Sequence[object]) -> bool:
+    """ORDER BY ALL: by every output, from left to right."""
+    if compiler.source.dialect not in _ORDER_BY_ALL or not among:
+        return False
+    key = ordered.this
+    plain = isinstance(key, exp.Var) or (isinstance(key, exp.Column) and not key.table and not key.this.args["quoted"])
+    return plain and key.name.upper() == "ALL"
+
+
 def limited(compiler: Compiler, node: exp.Expr, query: Query) -> Query:
     """ORDER BY and LIMIT of a set operation or of brackets: outputs only."""
     order = node.args.get("order")
@@ -76,6 +92,10 @@ def limited(compiler: Compiler, node: exp.Expr, query: Query) -> Query:
     types = query.node.types
     for ordered in order.expressions:
         key = ordered.this
+        if _is_all(compiler, ordered, query.names):
+            refs = joins.refs(types)[query.context : query.width]
+            sorting += [pair for e in refs for pair in sort_keys(e, ordered)]
+            continue
         if isinstance(key, exp.Literal) and not key.is_string:
             outputs.numbered(compiler, key, [exp.Null()] * len(query.names))
             at = whole_number(key.name) - 1

@@ -12,6 +12,7 @@ from everview.expr.nodes import Expr
 from everview.sql.clock import clock_columns
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import (
+    aliases,
     functional_dependency,
     limits,
     outer_aggregates,
@@ -66,6 +67,7 @@ def bound(compiler: Compiler, select: exp.Select, env: Env, outer: Outer | None)
     gives_rows = _unfold(compiler, select, scope, env)
     stream_windows.group(compiler, select, scope, env, context)
     _narrow_for_windows(select, scope, context)
+    aliases.spelled_out(compiler, select, scope)
     below = Scalars(compiler, scope, env)
     scalars, one = _grouped(compiler, select, below, context, clause.keys)
     having = select.args.get("having")
@@ -157,10 +159,12 @@ def _grouped(
             raise compiler.source.error(group, "E_STAR", "GROUP BY ALL needs outputs with names, not *")
         keys = [k for k in keys if k.find(exp.Column) is not None]
         sets = [list(range(len(keys)))]
-    by = [_group_key(compiler, k, select, below) for k in keys]
+    by, sets = _merged([_group_key(compiler, k, select, below) for k in keys], sets)
+    if group is not None and group.args.get("all") is False:  # GROUP BY DISTINCT
+        sets = [s for i, s in enumerate(sets) if s not in sets[:i]]
     if len(sets) == 1:
         by += functional_dependency.columns(compiler, by, [*select.expressions, *nodes], below, unique)
-        sets = [list(range(len(by)))] if len(by) > len(keys) else sets
+        sets = [list(range(len(by)))]
     scalars = Grouped(below, by, sets, context)
     scalars.collect(nodes)
     scalars.collect_outside(lent)
@@ -168,6 +172,17 @@ def _grouped(
     scalars.reduce(one)
     scalars.lend()
     return scalars, one
+
+
+def _merged(
+    by: Sequence[tuple[exp.Expr, Expr]], sets: Sequence[Sequence[int]]
+) -> tuple[list[tuple[exp.Expr, Expr]], list[list[int]]]:
+    """The same keys, but one that is written in several ways (g, t.g, or its output's number) is one key."""
+    kept: dict[Expr, tuple[exp.Expr, Expr]] = {}
+    for node, expr in by:
+        kept.setdefault(expr, (node, expr))
+    place = {expr: i for i, expr in enumerate(kept)}
+    return [*kept.values()], [sorted({place[by[i][1]] for i in chosen}) for chosen in sets]
 
 
 def _group_key(compiler: Compiler, key: exp.Expr, select: exp.Select, below: Scalars) -> tuple[exp.Expr, Expr]:

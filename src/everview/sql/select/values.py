@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
 
 
+COLUMNS = {
+    "duckdb": (0, "col"),
+    "mysql": (0, "column_"),
+    **dict.fromkeys(("spark", "spark2", "databricks", "hive"), (1, "col")),
+}
+"""What the columns of VALUES are called in a dialect: the number of the first, and what stands before it."""
+
+
 def bound(compiler: Compiler, node: exp.Values, env: Env, outer: Outer | None) -> Query:
     """The query; with an outer scope its context comes first."""
     start = compiler.context(outer) if outer is not None and outer.positions else Relation(ONE_ROW, (HIDDEN_FIELD,))
@@ -33,7 +41,8 @@ def bound(compiler: Compiler, node: exp.Values, env: Env, outer: Outer | None) -
         exprs = [Scalars(compiler, scope, env).bind(e) for e in items]
         each.append(Project(scope.relation.node, (*joins.refs(start.node.types)[:context], *exprs)))
     rows = row_types.unified(compiler, each, node)
-    names = tuple(f"column{i + 1}" for i in range(len(rows[0].types) - context))
+    first, before = COLUMNS.get(compiler.source.dialect, (1, "column"))
+    names = tuple(f"{before}{i + first}" for i in range(len(rows[0].types) - context))
     alias = node.args.get("alias")
     if alias is not None and not isinstance(node.parent, (exp.From, exp.Join)):  # VALUES (1, 2) AS t(a, b)
         if not alias.columns and compiler.source.dialect == DEFAULT:  # it would change nothing
@@ -41,7 +50,9 @@ def bound(compiler: Compiler, node: exp.Values, env: Env, outer: Outer | None) -
         consumed_parts.understood(alias)
         given = tuple(c.name for c in alias.columns)
         names = (*given, *names[len(given) :])
-    return Query(_written(Union(tuple(rows))) if len(rows) > 1 else rows[0], names, context)
+    if len(rows) == 1:
+        return Query(rows[0], names, context, (), True, True)
+    return Query(_written(Union(tuple(rows))), names, context)
 
 
 def _written(rows: Union) -> Node:

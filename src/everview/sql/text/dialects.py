@@ -109,6 +109,7 @@ class Everview(Postgres):
 
     class Tokenizer(Postgres.Tokenizer):
         SINGLE_TOKENS: ClassVar = {**Postgres.Tokenizer.SINGLE_TOKENS, _DOLLAR: TokenType.PARAMETER}
+        KEYWORDS: ClassVar = {**Postgres.Tokenizer.KEYWORDS, "MATCH_CONDITION": TokenType.MATCH_CONDITION}
         IDENTIFIERS: ClassVar = ['"', "`"]  # scripts of Flink, Spark and MySQL quote names by the second
 
     ORIGINAL_NAME_META_KEY = "name"
@@ -124,6 +125,7 @@ class Everview(Postgres):
         FUNCTION_PARSERS: ClassVar = {
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name.lower() not in _READ_BY_NAME
         }
+        TABLE_ALIAS_TOKENS: ClassVar = Postgres.Parser.TABLE_ALIAS_TOKENS - {TokenType.MATCH_CONDITION}
         COLUMN_OPERATORS: ClassVar = {
             **Postgres.Parser.COLUMN_OPERATORS,
             TokenType.ARROW: _json_operator(exp.JSONExtract),

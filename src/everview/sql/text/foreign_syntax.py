@@ -6,6 +6,7 @@ What has a meaning here is annotated, or rewritten:
     CREATE MATERIALIZED VIEW v EMIT ON WINDOW CLOSE AS ...     the same as at the end
     CREATE TABLE t (ts timestamp LATENESS INTERVAL '1 hour')   WATERMARK FOR ts AS ts - INTERVAL '1 hour'
     x int NOT NULL FOREIGN KEY REFERENCES t (id)     REFERENCES t (id)
+    a LEFT ASOF JOIN b                               ASOF LEFT JOIN
     mz_now()                                         now()
     CREATE LOCAL VIEW, DROP MATERIALIZED VIEW, DROP TEMPORARY TABLE    CREATE VIEW, DROP VIEW, DROP TABLE
 
@@ -36,6 +37,9 @@ def note(text: str, tokens: Sequence[Token], words: list[str], notes: Notes, rem
     for i in range(len(words)):
         if words[i] in ("MZ_NOW", "MZ_LOGICAL_TIMESTAMP") and words[i + 1 : i + 3] == ["(", ")"]:
             write(i, "now")
+        elif words[i : i + 3] == ["LEFT", "ASOF", "JOIN"]:
+            write(i, "ASOF")
+            write(i + 1, "LEFT")
         elif words[i : i + 3] == ["WITH", "MUTUALLY", "RECURSIVE"]:
             remove(i + 1, i + 1)
             _note_types(text, tokens, words, i + 3, notes, remove)

@@ -38,8 +38,8 @@ from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.equivalent_forms import rephrased
 from everview.sql.text.error_positions import Source, SqlError
 from everview.sql.text.tokens import (
-    MOST_TYPES,
-    deep_types,
+    MOST_NESTED,
+    deep_brackets,
     empty_lists,
     stray_commas,
     stray_units,
@@ -401,7 +401,7 @@ def respoken(statement: Statement) -> Statement:
 
 def parsed(source: Source) -> exp.Expr:
     """sqlglot's tree of one statement."""
-    for token in stray_commas(source.tokens):
+    for token in stray_commas(source.tokens, source.dialect):
         check_start(source)
         raise source.error_at(
             token.start, "E_SYNTAX", "nothing is listed before or after this comma", misspellings.STRAY_COMMA
@@ -413,8 +413,8 @@ def parsed(source: Source) -> exp.Expr:
     for token in stray_units(source.tokens) if source.dialect == DEFAULT else ():
         hint = f"write interval '1' {token.text}, or AS {token.text} if it is a name"
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", hint)
-    for token in deep_types(source.tokens):
-        what, hint = f"more than {MOST_TYPES} arrays or types are nested", "compute parts of it in views of their own"
+    for token, kind in deep_brackets(source.tokens, source.dialect):
+        what, hint = f"more than {MOST_NESTED[kind]} {kind} are nested", "compute parts of it in views of their own"
         raise source.error_at(token.start, "E_DEPTH", what, hint)
     for token in stray_words(source.tokens):
         raise source.error_at(token.start, "E_SYNTAX", f"{token.text} is not expected here", "remove it")

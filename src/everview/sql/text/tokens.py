@@ -33,6 +33,7 @@ _KEYWORDS = frozenset({
 """Words that are no names where sqlglot understands them, and leave a trace of another name."""
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.COMMA, TokenType.SELECT, TokenType.FROM, TokenType.VALUES}
+_QUANTIFIERS = {TokenType.ALL, TokenType.DISTINCT}
 _CLOSING = {
     TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY,
     TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT,
@@ -55,13 +56,25 @@ _OWN_WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
 """Words that say nothing but that a node is there."""
 
 
-def stray_commas(tokens: Sequence[Token]) -> Iterator[Token]:
+_TRAILING = {
+    "duckdb": {TokenType.FROM, TokenType.R_PAREN},
+    "risingwave": {TokenType.R_PAREN},
+    "bigquery": {TokenType.FROM},
+    "snowflake": {TokenType.FROM},
+}
+"""What a list may end before with a comma, in a dialect."""
+
+
+def stray_commas(tokens: Sequence[Token], dialect: str = "") -> Iterator[Token]:
     """Commas with nothing on one side."""
+    allowed = _TRAILING.get(dialect, set())
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.COMMA:
             before = tokens[i - 1].token_type if i else TokenType.COMMA
+            if before in _QUANTIFIERS and i > 1 and tokens[i - 2].token_type == TokenType.SELECT:
+                before = TokenType.SELECT  # SELECT ALL, x
             after = tokens[i + 1].token_type if i + 1 < len(tokens) else TokenType.COMMA
-            if before in _OPENING or after in _CLOSING:
+            if before in _OPENING or (after in _CLOSING and after not in allowed):
                 yield token
 
 
@@ -101,20 +114,31 @@ def typed_numbers(tokens: Sequence[Token]) -> Iterator[Token]:
             yield token
 
 
-MOST_TYPES = 10
-"""Brackets of types that may be open at once; arrays of PostgreSQL have six dimensions."""
+MOST_NESTED = {"arrays or types": 10, "casts": 7, "rows": 100}
+"""Brackets of each kind that may be open at once; arrays of PostgreSQL have six dimensions."""
+
+_TRIED = frozenset({"TRY_CAST", "SAFE_CAST", "TRY_CONVERT"})
+_ALL_TRIED = ("spark", "spark2", "databricks", "hive")
+"""Dialects in which every CAST that fails is NULL."""
 
 
-def deep_types(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Brackets behind names of types that are nested too deeply: ARRAY[ARRAY[...]], date(date(...)). The parser reads
-    what is inside as a type's size first, and again as values, which takes 2**n steps.
+def deep_brackets(tokens: Sequence[Token], dialect: str) -> Iterator[tuple[Token, str]]:
+    """Words whose brackets are nested too deeply, and what they are. The cost of a level is twice that of the next in
+
+    - arrays and types, ARRAY[ARRAY[...]], date(date(...)): the parser reads what is inside as a type's size first;
+    - casts that are NULL where they fail: each asks whether the value can be cast, and casts it.
+
+    Of rows, ROW(ROW(...)), each has a type that spells out that of the next: n of them take n**3 steps.
     """
-    opened: list[bool] = []
+    tried = _TRIED | {"CAST"} if dialect in _ALL_TRIED else _TRIED
+    opened: list[str] = []
     for before, token in itertools.pairwise(tokens):
         if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET):
-            opened.append(before.token_type in Parser.TYPE_TOKENS)
-            if opened[-1] and sum(opened) > MOST_TYPES:
-                yield before
+            word = before.text.upper()
+            kind = "rows" if word == "ROW" else "casts" if word in tried else ""
+            opened.append(kind or ("arrays or types" if before.token_type in Parser.TYPE_TOKENS else ""))
+            if opened[-1] and opened.count(opened[-1]) > MOST_NESTED[opened[-1]]:
+                yield before, opened[-1]
         elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET) and opened:
             opened.pop()
 
