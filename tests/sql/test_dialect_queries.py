@@ -21,6 +21,7 @@ QUERIES = (
     "SELECT g, sum(x) AS x FROM t GROUP BY g HAVING x > 2",
     "SELECT g, sum(x) AS x FROM t GROUP BY g HAVING sum(x) > 2",
     "SELECT g AS k, max(s) AS s FROM t GROUP BY k HAVING k > 1 AND s > 'a'",
+    "SELECT sum(x) AS g FROM t GROUP BY CUBE (g, s) HAVING g > 1",
     "SELECT g + 1 AS h, h * 2 AS k, k - h AS d FROM t",
     "SELECT x AS g, g + 1 AS k FROM t",
     "SELECT s, sum(x) AS a, count(*) AS n, a + n AS b FROM t GROUP BY s",
@@ -84,6 +85,12 @@ def db() -> Iterator[ev.Session]:
 @pytest.mark.parametrize(
     ("dialect", "text", "columns", "rows"),
     [
+        (
+            "spark",
+            "SELECT g, s, count(*) FROM t GROUP BY g, s GROUPING SETS (g)",
+            ["g", "s", "count"],
+            [(1, None, 2), (2, None, 2)],
+        ),
         # Spark shows NULL for a count of nothing, and names columns otherwise
         (
             "spark",

@@ -40,7 +40,8 @@ def spelled_out(compiler: Compiler, select: exp.Select, scope: Scope) -> None:
         if isinstance(item, exp.Alias):
             known.setdefault(item.alias.lower(), item.this)
     if having is not None and dialect in IN_HAVING and known:
-        grouped = {k.name.lower() for k in (select.args["group"].expressions if select.args.get("group") else [])}
+        group = select.args.get("group")
+        grouped = {c.name.lower() for c in group.find_all(exp.Column)} if group is not None else set()
         aggregated = {id(c) for call, _ in aggregates_in(having.this) for c in call.find_all(exp.Column)}
         plain = {id(c) for c in having.find_all(exp.Column) if c.name.lower() in grouped}
         _replace(having, known, scope, aggregated | plain)

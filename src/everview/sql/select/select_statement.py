@@ -163,8 +163,10 @@ def _grouped(
     if group is not None and group.args.get("all") is False:  # GROUP BY DISTINCT
         sets = [s for i, s in enumerate(sets) if s not in sets[:i]]
     if len(sets) == 1:
-        by += functional_dependency.columns(compiler, by, [*select.expressions, *nodes], below, unique)
-        sets = [list(range(len(by)))]
+        given = len(by)
+        of_set = [by[i] for i in sets[0]]
+        by += functional_dependency.columns(compiler, of_set, [*select.expressions, *nodes], below, unique)
+        sets = [[*sets[0], *range(given, len(by))]]
     scalars = Grouped(below, by, sets, context)
     scalars.collect(nodes)
     scalars.collect_outside(lent)
