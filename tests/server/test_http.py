@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from everview.server.http import slow_clients
 from everview.server.http.arrow_pieces import ROWS_PER_PIECE
 from everview.wire.envelopes import arrow_stream
 from tests.server.running import TOKEN, Running
@@ -284,3 +287,62 @@ def test_the_document_names_every_route(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     assert set(document["paths"]) == routes
     assert json.dumps(document).count("$ref") > 10
+
+
+# slow clients
+
+HEAD = "POST /v1/sql HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n"
+BODY = json.dumps({"sql": "SELECT 1 AS x"})
+
+
+def lasts(server: Running, said: bytes, trickle: bytes = b"") -> float:
+    """How long the server keeps a connection that sends something, and then a byte now and then."""
+    host, port = server.url.removeprefix("http://").split(":")
+    began = time.monotonic()
+    with socket.create_connection((host, int(port)), timeout=0.1) as client:
+        client.sendall(said)
+        while time.monotonic() - began < 20:
+            try:
+                if trickle:
+                    client.sendall(trickle)
+                if not client.recv(10_000):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    ("said", "trickle"),
+    [
+        ("", ""),
+        ("GET /healthz HTTP/1.1\r\n", ""),
+        ("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ", "a"),
+        (HEAD.format("wrong", 1000), "a"),
+        (HEAD.format(TOKEN, 1000) + BODY[:5], ""),
+        (HEAD.format(TOKEN, len(BODY)) + BODY + "GET /heal", "a"),
+    ],
+)
+def test_who_does_not_go_on_is_cut_off(
+    server: Running, monkeypatch: pytest.MonkeyPatch, said: str, trickle: str
+) -> None:
+    """It has asked for nothing yet, or has been refused, and would keep one of the allowed connections."""
+    monkeypatch.setattr(slow_clients, "GREETING", 1.0)
+    monkeypatch.setattr(slow_clients, "PAUSE", 1.0)
+    assert 0.5 < lasts(server, said.encode(), trickle.encode()) < 10
+
+
+def test_a_slow_body_that_goes_on_is_read(http: httpx.Client, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_clients, "GREETING", 0.6)
+    monkeypatch.setattr(slow_clients, "PAUSE", 0.6)
+
+    def pieces() -> Iterator[bytes]:
+        for letter in BODY.encode():
+            time.sleep(0.05)
+            yield bytes([letter])
+
+    assert http.post("/v1/sql", content=pieces(), headers={"content-type": "application/json"}).status_code == 200
+    time.sleep(1)
+    assert len(sql(http, "SELECT 1 AS x")["rows"]) == 1

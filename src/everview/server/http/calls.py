@@ -32,7 +32,7 @@ from everview.session.limits import size_of
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.answers.prepared import Prepared
-from everview.sql.rights import visible_relations
+from everview.sql.rights import shown_plans, visible_relations
 from everview.sql.rights.shares import Share
 from everview.wire import plans
 from everview.wire.envelopes import KIND, packed, unpacked
@@ -409,8 +409,10 @@ def errors(db: Session, given: Given) -> Sent:
 def explain(db: Session, given: Given) -> Sent:
     """How a view is maintained."""
     found = visible_relations.whole(db, given["name"], "its plan")
-    alone = core_of(db).access.acting() is not None and isinstance(found, View)
-    return {"text": str(relation_of(found).source.explain() if alone else found.explain())}, []
+    core = core_of(db)
+    if core.access.acting() is None or not isinstance(found, View):
+        return {"text": str(found.explain())}, []
+    return {"text": "\n".join(shown_plans.lines(core, shown_plans.of_view(core, found))[0])}, []
 
 
 def text(db: Session, given: Given) -> Sent:

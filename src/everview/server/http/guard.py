@@ -185,6 +185,8 @@ def _credentials(headers: dict[str, str]) -> tuple[str, str, str]:
 
 
 def _hostname(host: str) -> str:
+    if set(host) & set("@/?#\\"):  # not in any host: what comes before or after would be ignored
+        return ""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

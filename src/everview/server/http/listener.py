@@ -18,7 +18,7 @@ from everview.errors import InputError
 from everview.server.engine import Engine
 from everview.server.http.app import app
 from everview.server.http.resume_tokens import incarnation_of
-from everview.server.http.slow_clients import Parting
+from everview.server.http.slow_clients import Parting, Prompt
 from everview.server.settings import Settings
 
 LONGEST_SAID = 1024 * 1024
@@ -52,6 +52,7 @@ class HttpListener:
             lifespan="off",
             server_header=False,
             date_header=False,
+            http=Prompt,
             ws=Parting,
             ws_max_size=LONGEST_SAID,
             ws_per_message_deflate=False,

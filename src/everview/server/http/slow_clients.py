@@ -1,4 +1,10 @@
-"""WebSockets with a bounded end, and a short way for messages that many clients get.
+"""Clients that are slow, or silent: HTTP requests with a bounded beginning, WebSockets with a bounded end, and a short
+way for messages that many clients get.
+
+uvicorn waits forever for the rest of a request's head, or of its body. A client that sends a byte now and then, or
+nothing, would keep one of the allowed connections, before anybody has asked who it is. So a head must be there
+`GREETING` seconds after its first byte, or after the connection; a body may pause for `PAUSE` seconds, and what is left
+of one that has been answered already is not waited for.
 
 A closed transport first sends what it still holds. A client that has stopped reading, but stays connected, would keep
 it forever: a file descriptor, a message, and one of the allowed connections. Once a connection has been served, its
@@ -14,12 +20,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
 
 if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as HttpProtocol
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol as Protocol
 else:
-    Protocol = AutoWebSocketsProtocol  # whichever uvicorn would take: they have the same methods
+    HttpProtocol = AutoHTTPProtocol  # whichever uvicorn would take: they have the same methods
+    Protocol = AutoWebSocketsProtocol
+
+GREETING = 10.0
+"""Seconds within which the head of a request must be there."""
+
+PAUSE = 30.0
+"""Seconds after which a request whose body does not go on is over."""
 
 PARTING = 10.0
 """Seconds after which a served connection is aborted; uvicorn waits as long for a client's close frame."""
@@ -58,3 +73,50 @@ class Parting(Protocol):
         if self._cutting is not None:
             self._cutting.cancel()
         super().connection_lost(exc)
+
+
+class Prompt(HttpProtocol):
+    """uvicorn's HTTP connection, for clients that send what they have begun."""
+
+    _ending: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected."""
+        super().connection_made(transport)
+        self._within(GREETING)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        self._rest()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request, or several requests."""
+        before = self.cycle
+        super().data_received(data)
+        cycle = self.cycle
+        if self.transport.get_protocol() is not self:  # it is a WebSocket now, which has its own patience
+            self._rest()
+        elif cycle is before and (cycle is None or cycle.response_complete):  # a part of a head
+            if self._ending is None:
+                self._within(GREETING)
+        elif cycle.more_body and not cycle.response_complete:
+            self._within(PAUSE)
+        else:
+            self._rest()
+
+    def on_response_complete(self) -> None:
+        """A request was answered."""
+        super().on_response_complete()
+        self._rest()
+        if self.cycle.more_body:
+            self._within(GREETING)
+
+    def _within(self, seconds: float) -> None:
+        self._rest()
+        self._ending = self.loop.call_later(seconds, self.transport.abort)
+
+    def _rest(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
