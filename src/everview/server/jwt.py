@@ -63,7 +63,9 @@ class Verifying:
             raise ValueError
         head, body, signature = token.split(".")
         said = json.loads(_decoded(head))
-        if said.get("crit") is not None or said.get("typ", "JWT").upper() not in ("JWT", "AT+JWT"):
+        if not isinstance(said, dict) or said.get("crit") is not None:
+            raise ValueError
+        if str(said.get("typ", "JWT")).upper() not in ("JWT", "AT+JWT"):
             raise ValueError
         if not self._signed(str(said["alg"]), f"{head}.{body}".encode("ascii"), _decoded(signature)):
             raise ValueError

@@ -69,6 +69,10 @@ def test_a_jwt_cannot_choose_its_algorithm() -> None:
         with pytest.raises(ev.EverviewError) as error:
             Verifying(SECRET).claims(f"{other}.{body}.")
         assert error.value.code == "E_AUTH"
+    for odd in ("[]", '"x"', '{"alg": "HS256", "typ": 5}', '{"alg": ["HS256"]}', '{"alg": {}}', "1", "null"):
+        with pytest.raises(ev.EverviewError) as error:  # no other exception, whose log would be anybody's to fill
+            Verifying(SECRET).claims(f"{base64.urlsafe_b64encode(odd.encode()).rstrip(b'=').decode()}.{body}.aaaa")
+        assert error.value.code == "E_AUTH"
     with pytest.raises(ev.EverviewError):
         Verifying("short").check()
     assert head
