@@ -25,7 +25,7 @@ from everview.sql.answers.result import Result
 from everview.sql.ddl import schemas
 from everview.sql.ddl.definitions import refuse_properties
 from everview.sql.inspection import reasons
-from everview.sql.rights import shared_queries, visible_relations
+from everview.sql.rights import shared_queries, shown_plans, visible_relations
 from everview.sql.select import join_plans
 from everview.sql.text import consumed_parts, statement_reader
 from everview.sql.text.error_positions import Source
@@ -63,18 +63,22 @@ def explain(sql: Statements, statement: statement_reader.Statement) -> Result:
     name = schemas.found(sql.core, source.text.strip(), sql.session.views)
     if name in sql.session.views:
         view = visible_relations.whole(sql.session, name, "its plan")
-        alone = sql.core.access.acting() is not None
-        return sql.texts("plan", (relation_of(view).source.explain() if alone else view.explain()).split("\n"))
+        if sql.core.access.acting() is None:
+            return sql.texts("plan", view.explain().split("\n"))
+        return sql.texts("plan", shown_plans.lines(sql.core, shown_plans.of_view(sql.core, view))[0])
     tree = statement_reader.parsed(source)
     node = _explained(tree, source)
     query, compiler = consumed_parts.whole(tree, source, lambda: sql.bound(node, source))
     plain = joins.take(query.node, range(query.width))
     how = sql.how_to_join(plain, source)
     collection, kept = rewritten(sql.core, sql.collection(compiler, plain, query.names), how)
-    joined = _joins(sql, relation_of(collection).node, kept, join_plans.why(how, sql.asked(source)))
-    found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree else []
+    steps, whole = shown_plans.lines(sql.core, collection)
+    joined = (
+        [] if not whole else _joins(sql, relation_of(collection).node, kept, join_plans.why(how, sql.asked(source)))
+    )
+    found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree and whole else []
     asked = [one_off.told(sql.core, query.node, sql.way)] if node is tree else []
-    lines = [*collection.explain().split("\n"), *joined, *found, *asked]
+    lines = [*steps, *joined, *found, *asked]
     if sql.core.access.acting() is None:
         lines += _kept(sql, collection)
     else:  # other users' state and its size are hidden; how it is shared is not

@@ -7,6 +7,7 @@ Read in this order:
     row_checks                 rows that are staged, compared with policies
     identity                   current_user, current_setting
     visible_relations, shares  a table or view as one tenant sees it
+    shown_plans                plans as one tenant may see them, for EXPLAIN
     known_queries              queries that are bound once for many users
     shared_queries             queries that many tenants follow: three ways to share them
 

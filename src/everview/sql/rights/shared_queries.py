@@ -391,7 +391,7 @@ def _bare(sql: Statements, tree: exp.Expr) -> str:
         return ""
 
     name = sql.spelled(schemas.written(table))
-    return name if name in sql.session else ""
+    return name if name in sql.session and sql.core.access.has("SELECT", "relation", name) else ""
 
 
 def _check_names(query: Query, tree: exp.Expr, source: Source) -> None:

@@ -25,6 +25,7 @@ from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.answers.system_queries import SCHEMA
 from everview.sql.ddl import schemas
+from everview.sql.rights import shown_plans
 from everview.system.relations import LOGGED, PRESENT
 from everview.types import FREE, MOST_DIGITS, DataType
 
@@ -106,7 +107,7 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
             if isinstance(one, Table) and relation_of(one).key and shown is None:
                 listed = [IndexPicture(f"{name}_pkey", tuple(relation_of(one).key), True), *listed]
             own = core.access.owns("relation", full)
-            definition = _plan(full, one, plans) if isinstance(one, View) and own else ""
+            definition = _plan(core, full, one, plans) if isinstance(one, View) and own else ""
             found.append(
                 RelationPicture(
                     schema or schemas.PUBLIC,
@@ -143,8 +144,10 @@ def _observed(core: Core) -> tuple[RelationPicture, ...]:
     )
 
 
-def _plan(name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
+def _plan(core: Core, name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
     """A view's plan: its text is not kept."""
+    if core.access.acting() is not None:
+        return "\n".join(shown_plans.lines(core, relation_of(view).source)[0])
     known = (name, relation_of(view).installed_at)
     if known not in plans:
         plans[known] = str(relation_of(view).source.explain())
