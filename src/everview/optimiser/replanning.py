@@ -56,6 +56,7 @@ def living_joins(core: Core, view: View) -> list[LivingJoin]:
 
 def replan(core: Core, view: View, wanted: str) -> int:
     """Maintain the joins of a view by another plan; return how many changed."""
+    core.access.may_own("relation", relation_of(view).label)
     if wanted not in PLANS:
         raise PlanError("E_PLAN", f"there is no plan {wanted!r} for an existing view", did_you_mean(wanted, PLANS))
     chosen, changed = core.runtime.builder.chosen, 0

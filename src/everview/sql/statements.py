@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,6 +43,7 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.changes.turns import reads, writes
 from everview.session.core import Core, core_of
 from everview.session.reads import concurrent_reads
+from everview.session.reads.snapshot import Snapshot
 from everview.session.rights.principal import Principal, acting
 from everview.session.session import Session
 from everview.sql.answers import concurrent_select, lookups, one_off, system_queries
@@ -74,7 +75,7 @@ from everview.sql.dml.savepoints import Savepoint
 from everview.sql.inspection import describe_statements, explain_statements, reasons, show_statements
 from everview.sql.rights import grants, policies, roles, shared_queries
 from everview.sql.select import join_plans
-from everview.sql.select.compiler import Compiler
+from everview.sql.select.compiler import PRESENT, Compiler
 from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import Correlated, Relation
 from everview.sql.streams import pipelines, subscription
@@ -425,27 +426,37 @@ class Statements:
         query, compiler = self.bound(node, source)
         time = source.notes.as_of
         if time is not None:
-            return lambda: self._answer_as_of(node, source, time, compiler.used)
+            return lambda: self._answer_as_of(node, source, time, compiler)
         return lambda: self.answer(query, compiler)
 
-    def _answer_as_of(self, node: exp.Expr, source: Source, time: int, used: Iterable[str]) -> Result:
-        with self.as_of(source, time, used) as (past, now):
+    def _answer_as_of(self, node: exp.Expr, source: Source, time: int, compiler: Compiler) -> Result:
+        with self.as_of(source, time, compiler) as (past, now):
             answer: Result = past.select(node, now)()
             return answer
 
     @contextmanager
-    def as_of(self, source: Source, time: int, used: Iterable[str]) -> Iterator[tuple[Statements, Source]]:
+    def as_of(self, source: Source, time: int, compiler: Compiler) -> Iterator[tuple[Statements, Source]]:
         """The statements of a session with only what a query reads, as of that time; and the query as executed
-        there.
+        there. Conditions of policies read what is there now: who may see something is not a thing of the past.
         """
         with Session(Core(EmbeddedRuntime(self.core.interner))) as past:
             core_of(past).functions = self.core.functions
+            core_of(past).catalog.sql_functions.update(self.core.catalog.sql_functions)
+            present = core_of(past).attached[PRESENT] = {n: f"(present {n})" for n in compiler.decided_by}
+
+            def copied(name: str, found: Any, contents: Snapshot) -> None:
+                table = past.table(name, {c.name: c.type for c in relation_of(found).columns})
+                core_of(past).transactions.stage(table, contents._repeated(), 1)
+
             with acting(None):
-                for name in used:
+                for name in compiler.used:
                     found = self.session[name]
-                    snapshot = found.as_of(time)
-                    table = past.table(name, {c.name: c.type for c in relation_of(found).columns})
-                    core_of(past).transactions.stage(table, snapshot._repeated(), 1)
+                    decides = name in present
+                    if decides:
+                        copied(present[name], found, found._now())
+                    copied(
+                        name, found, found._now() if decides and name not in compiler.asked_for else found.as_of(time)
+                    )
             core_of(past).access = self.core.access  # the same rights, and policies
             yield Statements(past), replace(source, notes=replace(source.notes, as_of=None))
 

@@ -198,3 +198,100 @@ def test_functions_in_a_condition_are_about_the_reader(db: Any, body: str) -> No
     db.sql("GRANT SELECT ON mine TO bob")
     assert [row[0] for row in rows(db, "SELECT * FROM mine")] == [1, 11]
     refused(db, "SELECT * FROM mine", BOB)
+
+
+# earlier times
+
+MEMBERS = (
+    "CREATE TABLE member (who text, team text); INSERT INTO member VALUES ('ann', 'a'), ('ann', 'b'), ('bob', 'b')"
+)
+BY_MEMBER = "team IN (SELECT m.team FROM member m WHERE m.who = current_user)"
+
+
+@pytest.mark.parametrize("form", ["subquery", "function"])
+def test_the_past_is_for_those_who_have_rights_now(db: Any, form: str) -> None:
+    """Ann was in two teams. AS OF, the rows are those of then, and the memberships those of now."""
+    db.sql(MEMBERS)
+    condition = BY_MEMBER
+    if form == "function":
+        body = "SELECT t IN (SELECT m.team FROM member m WHERE m.who = current_user)"
+        db.sql(f"CREATE FUNCTION ours(t text) RETURNS boolean LANGUAGE SQL AS $$ {body} $$")
+        condition = "ours(team)"
+    policied(db, "id int, team text", f"USING ({condition})")
+    db.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    then = db.time
+    assert rows(db, "SELECT id FROM t") == [(1,), (2,)]
+    db.sql("DELETE FROM member WHERE who = 'ann' AND team = 'b'; INSERT INTO member VALUES ('bob', 'a')")
+    db.sql("DELETE FROM t")
+    assert rows(db, "SELECT id FROM t") == []
+    assert rows(db, f"SELECT id FROM t AS OF {then}") == [(1,)]
+    assert rows(db, f"SELECT id FROM t AS OF {then}", BOB) == [(1,), (2,)]
+    db.sql("DROP POLICY p0 ON t")
+    assert rows(db, f"SELECT id FROM t AS OF {then}") == []
+    db.sql("ALTER TABLE t DISABLE ROW LEVEL SECURITY")
+    assert rows(db, f"SELECT id FROM t AS OF {then}") == [(1,), (2,)]
+
+
+def test_a_table_that_decides_and_is_read_has_both_times(db: Any) -> None:
+    """A policy about other rows of its own table, and a query that reads what the policy reads."""
+    policied(
+        db,
+        "id int PRIMARY KEY, owner text, parent int",
+        "USING (owner = current_user OR parent IN (SELECT x.id FROM t x WHERE x.owner = current_user))",
+    )
+    db.sql("INSERT INTO t VALUES (1, 'ann', NULL), (2, 'bob', 1), (3, 'bob', 4), (4, 'bob', NULL)")
+    then = db.time
+    db.sql("UPDATE t SET owner = 'bob' WHERE id = 1; UPDATE t SET owner = 'ann' WHERE id = 4")
+    assert [row[0] for row in rows(db, "SELECT * FROM t")] == [3, 4]
+    assert [row[0] for row in rows(db, f"SELECT * FROM t AS OF {then}")] == [1, 3]
+    db.sql(MEMBERS + "; GRANT SELECT ON member TO app; CREATE TABLE u (team text); INSERT INTO u VALUES ('a'), ('b')")
+    db.sql(
+        f"GRANT SELECT ON u TO app; CREATE POLICY p ON u USING ({BY_MEMBER}); ALTER TABLE u ENABLE ROW LEVEL SECURITY"
+    )
+    then = db.time
+    db.sql("DELETE FROM member WHERE who = 'ann' AND team = 'a'")
+    assert rows(db, f"SELECT u.team, m.who FROM u JOIN member m ON m.team = u.team AND m.who = 'ann' AS OF {then}") == [
+        ("b", "ann")
+    ]
+    assert rows(db, f"SELECT count(*) AS n FROM member AS OF {then}") == [(3,)]
+
+
+# names that would mean something else
+
+CAPTURED = [
+    ("EXISTS (SELECT 1 FROM member WHERE who = current_user AND member.team = place)", "place"),
+    ("EXISTS (SELECT 1 FROM member WHERE who = current_user AND member.team = PLACE)", "Place"),
+    ("place IN (SELECT m.team FROM member m WHERE m.who = current_user AND place <> 'x')", "place"),
+    ("in_team(place)", "p"),
+]
+
+
+@pytest.mark.parametrize(("condition", "column"), CAPTURED)
+def test_a_new_column_does_not_change_what_a_condition_says(db: Any, condition: str, column: str) -> None:
+    """`place` is the row's. A column of this name in `member` would be nearer, and equal to what its owner wants."""
+    db.sql(MEMBERS + "; ALTER TABLE member OWNER TO bob")
+    body = "SELECT EXISTS (SELECT 1 FROM member WHERE who = current_user AND team = p)"
+    db.sql(f"CREATE FUNCTION in_team(p text) RETURNS boolean LANGUAGE SQL AS $$ {body} $$")
+    policied(db, "id int, place text", f"USING ({condition})")
+    db.sql("INSERT INTO t VALUES (1, 'a'), (2, 'c')")
+    assert rows(db, "SELECT id FROM t") == [(1,)]
+    text = f"ALTER TABLE member ADD COLUMN {column} text DEFAULT 'c'"
+    for who in (BOB, None):
+        assert "reads member, and a" in refused(db, text, who, "E_IN_USE")
+    rows(db, "ALTER TABLE member ADD COLUMN since text", BOB)
+    assert rows(db, "SELECT id FROM t") == [(1,)]
+    db.sql("DROP POLICY p0 ON t")
+    db.sql(text)
+
+
+def test_what_a_replaced_function_reads_keeps_its_name(db: Any) -> None:
+    db.sql(MEMBERS + "; CREATE TABLE other (who text); INSERT INTO other VALUES ('ann')")
+    db.sql("CREATE FUNCTION inner_one() RETURNS boolean LANGUAGE SQL AS $$ SELECT true $$")
+    db.sql("CREATE FUNCTION let_in() RETURNS boolean LANGUAGE SQL AS $$ SELECT inner_one() $$")
+    policied(db, "id int", "USING (let_in())")
+    db.sql("INSERT INTO t VALUES (1)")
+    body = "SELECT EXISTS (SELECT 1 FROM other WHERE who = current_user)"
+    db.sql(f"CREATE OR REPLACE FUNCTION let_in() RETURNS boolean LANGUAGE SQL AS $$ {body} $$")
+    assert rows(db, "SELECT id FROM t") == [(1,)] and rows(db, "SELECT id FROM t", BOB) == []
+    for text in ("DROP TABLE other", "ALTER TABLE other RENAME TO x", "DROP FUNCTION let_in"):
+        refused(db, text, None, "E_IN_USE")

@@ -307,3 +307,114 @@ def test_a_name_of_letters_that_addresses_have_is_no_address(tenants: Tenants, h
         guard._check_host(mine)
     answer = httpx.get(f"{tenants.beside.url}/healthz", headers={"host": host})
     assert answer.status_code == 403
+
+
+# what depends on something
+
+
+def test_explain_is_cut_at_what_is_not_ones_own(db: Any) -> None:
+    db.sql("CREATE VIEW granted AS SELECT d.tenant FROM doc d, secret s WHERE d.v <> '471'")
+    db.sql("CREATE TABLE member (who471 text, of471 text); CREATE TABLE own (id int, tenant text, col471 int)")
+    db.sql("GRANT SELECT ON granted TO app; GRANT SELECT (id, tenant) ON own TO app")
+    db.sql("CREATE POLICY p ON own USING (tenant IN (SELECT of471 FROM member WHERE who471 = current_user))")
+    db.sql("ALTER TABLE own ENABLE ROW LEVEL SECURITY")
+    rows(db, "CREATE VIEW mine AS SELECT tenant FROM granted; GRANT SELECT ON mine TO bob")
+    said = {
+        text: "\n".join(line for (line,) in rows(db, f"EXPLAIN {text}"))
+        for text in (
+            "SELECT * FROM granted",
+            "granted",
+            "SELECT * FROM own",
+            "mine",
+            "SELECT * FROM mine",
+            "SELECT 1 AS x",
+        )
+    }
+    for text, lines in said.items():
+        assert not any(word in lines for word in ("471", "secret", "member")), (text, lines)
+    assert "Table granted (tenant str?)" in said["mine"] and "Table own (id int?, tenant str?, c2 int?)" in str(said)
+    with acting(BOB):
+        assert "granted" not in str(db.sql("EXPLAIN mine").rows())
+    assert "secret" in str(db.sql("EXPLAIN mine").rows())
+
+
+def test_a_views_definition_in_the_catalogue_is_cut_too(tenants: Tenants) -> None:
+    tenants.sql("GRANT CREATE ON SCHEMA public TO app; CREATE VIEW granted AS SELECT d.tenant FROM doc d, secret s")
+    tenants.sql("GRANT SELECT ON granted TO app")
+    with tenants.psycopg("ann") as ann, tenants.psycopg("admin") as admin:
+        ann.execute("CREATE VIEW mine AS SELECT tenant FROM granted")
+        for _ in range(2):
+            assert "secret" in str(admin.execute("SELECT pg_get_viewdef('mine'::regclass)").fetchone())
+            (said,) = ann.execute("SELECT pg_get_viewdef('mine'::regclass)").fetchone() or ("",)
+            assert "granted" in said and "secret" not in said
+    client = tenants.client("ann")
+    assert "secret" not in client["granted"].explain() and "secret" not in client["mine"].explain()
+    client.close()
+
+
+def test_why_does_not_name_what_is_hidden(db: Any) -> None:
+    db.sql("CREATE VIEW shown AS SELECT s.x FROM secret s; GRANT SELECT ON shown TO app")
+    for text in ("WHY shown (42)", "EXPLAIN WHY SELECT x FROM shown"):
+        assert "secret" not in refused(db, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE own",
+        "DROP TABLE own CASCADE",
+        "ALTER TABLE own DROP COLUMN x",
+        "ALTER TABLE own DROP COLUMN x CASCADE",
+        "ALTER TABLE own ALTER COLUMN x TYPE text",
+        "DROP FUNCTION fa",
+        "DROP FUNCTION fa CASCADE",
+        "CREATE OR REPLACE FUNCTION fa(n int) RETURNS int LANGUAGE SQL AS 'SELECT 1'",
+        "DROP SCHEMA s",
+        "DROP SCHEMA s CASCADE",
+        "ALTER TABLE doc DROP CONSTRAINT doc_pkey",
+        "ALTER INDEX by471 RENAME TO x",
+        "ALTER VIEW total SET (plan = best)",
+    ],
+)
+def test_what_others_have_made_of_it_is_not_named_nor_dropped(db: Any, text: str) -> None:
+    db.sql("CREATE SCHEMA s; GRANT CREATE, USAGE ON SCHEMA s TO app; ALTER SCHEMA s OWNER TO ann")
+    rows(db, "CREATE TABLE own (x int, y int); CREATE FUNCTION fa(n int) RETURNS int LANGUAGE SQL AS 'SELECT n'")
+    rows(db, "GRANT SELECT ON own TO bob; GRANT EXECUTE ON FUNCTION fa TO bob")
+    rows(db, "CREATE VIEW bobs471 AS SELECT x FROM own; CREATE VIEW called471 AS SELECT fa(x) AS x FROM own", BOB)
+    rows(db, "CREATE TABLE s.his471 (x int); CREATE INDEX by471 ON s.his471 (x)", BOB)
+    before = (*db.tables, *db.views, *core_of(db).catalog.sql_functions)
+    with acting(ANN), pytest.raises(ev.EverviewError) as error:
+        db.sql(text)
+    assert error.value.code in ("E_FORBIDDEN", "E_IN_USE", "E_TABLE")
+    assert "471" not in str(error.value).replace("by471", "it")  # which the statement has named
+    assert (*db.tables, *db.views, *core_of(db).catalog.sql_functions) == before
+
+
+# quotas
+
+
+def test_what_one_has_made_counts_whoever_owns_it(db: Any) -> None:
+    """Ann gives her tables to a group that has no quota."""
+    db.sql("CREATE ROLE rich; GRANT rich TO ann; GRANT CREATE ON SCHEMA public TO rich; ALTER ROLE ann QUOTA (views 2)")
+    rows(db, "CREATE TABLE one (x int); ALTER TABLE one OWNER TO rich")
+    rows(db, "SET ROLE rich; CREATE TABLE two (x int); RESET ROLE")
+    db.sql("RESET ROLE")
+    for text in ("CREATE TABLE three (x int)", "CREATE VIEW three AS SELECT x FROM one"):
+        refused(db, text, code="E_QUOTA")
+        with acting(Principal("ann", acts_as="rich")), pytest.raises(ev.EverviewError) as error:
+            db.sql(text)
+        assert error.value.code == "E_QUOTA"
+    db.sql("REASSIGN OWNED BY rich TO rich")
+    rows(db, "CREATE TABLE three (x int)")
+    db.sql("ALTER TABLE three OWNER TO rich")
+    rows(db, "CREATE TABLE four (x int); CREATE TABLE five (x int)")
+    refused(db, "CREATE TABLE six (x int)", code="E_QUOTA")
+
+
+def test_an_index_needs_room(db: Any) -> None:
+    rows(db, "CREATE TABLE own (x int, y int); INSERT INTO own SELECT g, g FROM generate_series(1, 20000) g")
+    db.sql("ALTER ROLE ann QUOTA (bytes 10000)")
+    for text in ("CREATE INDEX i ON own (y)", "INSERT INTO own VALUES (0, 0)", "CREATE VIEW v AS SELECT y FROM own"):
+        refused(db, text, code="E_QUOTA")
+    db.sql("ALTER ROLE ann QUOTA (bytes NONE)")
+    rows(db, "CREATE INDEX i ON own (y)")

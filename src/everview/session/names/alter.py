@@ -103,11 +103,13 @@ class Altering:
         relation = relation_of(table)
         core, catalog = self._core, self._catalog
         self._begin(f"table {relation.label!r} cannot be altered")
-        for one in (relation.label, *gone):
-            core.access.may_own("relation", one)
+        core.access.may_own("relation", relation.label)
+        core.access.may_take_along(gone)
         core.access.refuse_grants(relation.label, [c.name for c in columns])
-        if not {c.name for c in relation.columns} <= {c.name for c in columns}:
+        before, after = {c.name for c in relation.columns}, {c.name for c in columns}
+        if not before <= after:
             core.access.refuse_read(relation.label)
+        core.access.refuse_new(relation.label, sorted(after - before))
         self._refuse_pipelines(relation.label)
         self._refuse_followers(table, gone)
         if gone and core.clock.agenda.of(table):  # a table cannot be altered while its views have clock followers
@@ -222,7 +224,7 @@ class Altering:
         for i, column in enumerate(relation_of(table).columns):
             users = [n for n in self.readers(table, i) if n not in entry.gone] if i not in moved else []
             if users:
-                what = f"column {column.name} of {relation_of(table).label} is read by {', '.join(users)}"
+                what = f"column {column.name} of {relation_of(table).label} is read by {self._core.access.named(users)}"
                 raise PlanError("E_IN_USE", what, "drop those first")
 
     # names

@@ -32,7 +32,7 @@ class Indexes:
         """Add an arrangement of a view (or table) for look-ups by other columns."""
         of._alive()
         if name:
-            self._core.access.may_own("relation", relation_of(of).label)
+            self._core.access.may_grow(relation_of(of).label)
             self._core.changing()
             self._core.runtime.backing.check_writable(f"index {name!r} cannot be made")
             self._core.transactions.catch_up()

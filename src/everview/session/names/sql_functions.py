@@ -42,6 +42,7 @@ class SqlFunctions:
         self._core.runtime.backing.check_writable(f"function {name!r} cannot be dropped")
         self._core.access.may_own("function", name)
         self._core.access.refuse_read(f"{name}()")
+        self._core.access.may_take_along(u for u in self.users_of(name) if u in self._catalog.views)
         for user in self.users_of(name):
             if user in self._catalog.views:
                 self._definitions.views.drop(self._catalog.views[user])

@@ -192,15 +192,16 @@ class Tables:
         core.transactions.refuse_supposed("tables cannot be dropped")
         core.transactions.catch_up()
         core.runtime.backing.check_writable(f"table {relation.label!r} cannot be dropped")
-        for name in (relation.label, *(relation.views if cascade else ())):
-            if not name.startswith((TRANSIENT, RESERVED_PREFIX)):
-                core.access.may_own("relation", name)
-                core.access.refuse_read(name, itself=False)
+        core.access.may_own("relation", relation.label)
+        gone = [n for n in relation.views if not n.startswith((TRANSIENT, RESERVED_PREFIX))] if cascade else []
+        core.access.may_take_along(gone)
+        for name in (relation.label, *gone):
+            core.access.refuse_read(name, itself=False)
         users = self.users_of(table)
         if users and not cascade:
             raise PlanError(
                 "E_IN_USE",
-                f"table {relation.label!r} is read by {', '.join(users)}",
+                f"table {relation.label!r} is read by {core.access.named(users)}",
                 "drop those first, or use drop(cascade=True)",
             )
         self._catalog.note(TableDropped(relation.label))

@@ -18,8 +18,9 @@ Which *rows* a user sees is decided by policies (`everview.sql.rights.policies`)
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -279,6 +280,13 @@ class Access:
         """The tables and views among these that exist for the current principal."""
         return list(names) if self.acting() is None else [n for n in names if self.sees("relation", n)]
 
+    def named(self, names: Iterable[str]) -> str:
+        """Things that depend on another, for an error: those that exist for the current user by name."""
+        every = list(names)
+        shown = [n for n in every if any(self.sees(k, n.partition(" (")[0] or n) for k in ("relation", "function"))]
+        hidden = len(every) - len(shown)
+        return ", ".join([*shown, *([f"{hidden} of others"] if hidden else [])])
+
     # checks
 
     def may_read(self, name: str) -> None:
@@ -344,6 +352,13 @@ class Access:
             raise forbidden(f"{name} is not {who.name}'s own", "its owner can alter and drop it, and grant rights")
         raise self.refused("ALTER", kind, name, who)
 
+    def may_take_along(self, names: Iterable[str]) -> None:
+        """Refuse to alter or drop something together with what others have made of it."""
+        who = self.acting()
+        others = [] if who is None else [n for n in names if not self.owns("relation", n, who)]
+        if others:
+            raise forbidden(f"{self.named(others)} would go with it", "ask the owners to drop what they have made")
+
     def may_execute(self, name: str) -> None:
         """Refuse unless a function may be called."""
         self.may("EXECUTE", "function", name.lower())
@@ -394,12 +409,48 @@ class Access:
         """Refuse to drop or rename what conditions of policies read (a function: `f()`): another one of its name would
         be read instead. `itself`: whether policies of the same table count.
         """
+        for kind, thing, policy in self._readers(name):
+            if itself or thing != name:
+                raise self._in_use(kind, thing, policy, f"reads {name}")
+
+    def refuse_new(self, name: str, columns: Iterable[str]) -> None:
+        """Refuse new columns of a table that conditions of policies read, if these say such a name: it means something
+        else to them, and would mean the column.
+        """
+        for kind, thing, policy in self._readers(name):
+            said = " ".join([policy.using, policy.check, *self._bodies(policy)])
+            for column in columns:
+                if re.search(rf"(?<!\w){re.escape(column)}(?!\w)", said, re.IGNORECASE):
+                    raise self._in_use(
+                        kind, thing, policy, f"reads {name}, and a {column} that is not one of its columns"
+                    )
+
+    def _readers(self, name: str) -> Iterator[tuple[str, str, Policy]]:
+        """The policies that read a table or view, or call a function (`f()`), be it by way of other functions."""
+        last = re.escape(name.removesuffix("()").rpartition(".")[2])
+        word = re.compile(rf"(?<!\w){last}(?!\w)", re.IGNORECASE)
         for (kind, thing), rights in self.rights.items():
-            for policy in rights.policies if itself or thing != name else ():
-                if policy.mentions(name):
-                    which = f"the policy {policy.name} on {thing}" if self.sees(kind, thing) else "a policy"
-                    hint = f"DROP POLICY {policy.name} ON {thing} first" if self.sees(kind, thing) else ""
-                    raise InputError("E_IN_USE", f"{which} reads {name}", hint)
+            for policy in rights.policies:
+                if policy.mentions(name) or any(word.search(body) for body in self._bodies(policy)):
+                    yield kind, thing, policy
+
+    def _bodies(self, policy: Policy) -> list[str]:
+        """The functions written in SQL that a policy calls, and those that they call, as they are now."""
+        functions, found = self._core.catalog.sql_functions, dict[str, str]()
+        left = [n.removesuffix("()") for n in policy.reads or () if n.endswith("()")]
+        while left:
+            made = functions.get(left.pop())
+            if made is not None and made.name not in found:
+                found[made.name] = made.body
+                left += [w for w in re.findall(r"\w+", made.body.lower()) if w in functions]
+        return list(found.values())
+
+    def _in_use(self, kind: str, thing: str, policy: Policy, does: str) -> InputError:
+        if not self.sees(kind, thing):
+            return InputError("E_IN_USE", f"a policy {does}", "")
+        return InputError(
+            "E_IN_USE", f"the policy {policy.name} on {thing} {does}", f"DROP POLICY {policy.name} ON {thing} first"
+        )
 
     def refuse_policies(self, name: str) -> None:
         """Refuse to rename columns that policies refer to."""
@@ -433,8 +484,8 @@ class Access:
         return found
 
     def owned(self, role: str) -> list[str]:
-        """The tables and views that a role owns."""
-        return [n for (kind, n), rights in self.rights.items() if kind == "relation" and rights.owner == role]
+        """The tables and views that a role owns, or has made and given away: they count against its quotas."""
+        return [n for (kind, n), r in self.rights.items() if kind == "relation" and role in (r.owner, r.maker)]
 
     def bytes_of(self, role: str) -> int:
         """The size of these in bytes, including indexes."""
@@ -456,15 +507,22 @@ class Access:
         if who is not None and most is not None and count > most:
             raise exceeded(who.role, "rows", most)
 
+    def may_grow(self, name: str) -> None:
+        """Refuse to add state to a table or view: an index."""
+        self.may_own("relation", name)
+        who = self.acting()
+        if who is not None:
+            self._check_bytes(who, self.limits(who.role))
+
     def _check_room(self, who: Principal) -> None:
         """Refuse to create another object, or to let objects grow."""
         limits = self.limits(who.role)
-        if len(self.owned(who.name)) >= limits.get("views", float("inf")):
+        if len(self.owned(who.role)) >= limits.get("views", float("inf")):
             raise exceeded(who.role, "views", limits["views"])
         self._check_bytes(who, limits)
 
     def _check_bytes(self, who: Principal, limits: Mapping[str, float]) -> None:
-        if "bytes" in limits and self.bytes_of(who.name) >= limits["bytes"]:
+        if "bytes" in limits and self.bytes_of(who.role) >= limits["bytes"]:
             raise exceeded(who.role, "bytes", limits["bytes"])
 
     # ownership
@@ -476,7 +534,9 @@ class Access:
         who = WHO.get()
         if who is None or (who.free and not who.acts_as) or name.startswith(RESERVED_PREFIX):
             return
-        self.set_rights(kind, name, Rights(who.name, bound=dict(bound or {}), sights=self.sights(reads)))
+        maker = "" if who.free else who.role
+        rights = Rights(who.name, bound=dict(bound or {}), sights=self.sights(reads), maker=maker)
+        self.set_rights(kind, name, rights)
 
     # row-level security
 

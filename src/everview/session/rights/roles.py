@@ -132,6 +132,8 @@ class Rights:
     """attributes whose values are built into a view: only principals with the same values may read it"""
     sights: Mapping[str, str] = field(default_factory=dict)
     """what the owner of a view might see of that which it reads when it was created (`Access.sight`)"""
+    maker: str = ""
+    """the role that had logged in when it was made: it counts against its quotas, whoever owns it since"""
 
     @cached_property
     def grants(self) -> dict[str, tuple[str, ...]]:

@@ -33,7 +33,7 @@ from everview.session.names.rollback import all_or_nothing
 from everview.session.relations import declared_columns
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql.ddl import schemas, sequences
+from everview.sql.ddl import indexes, schemas, sequences
 from everview.sql.ddl.declarations import Declared, add, is_generated
 from everview.sql.ddl.definitions import columns_of
 from everview.sql.dml import omitted_columns, volatile_functions
@@ -93,12 +93,15 @@ def alter(sql: Statements, statement: statement_reader.Statement) -> None:
 def _found(sql: Statements, words: Words, kind: str, name: str, optional: bool, at: int) -> Table | View | str | None:
     """The object to alter; None if it does not exist and IF EXISTS allows that."""
     catalog = sql.core.catalog
-    known = {"TABLE": sql.session.tables, "VIEW": sql.session.views}.get(kind, tuple(catalog.indexes()))
+    known = {"TABLE": sql.session.tables, "VIEW": sql.session.views}.get(kind, indexes.seen(sql))
     if kind == "TABLE" and [t.text.upper() for t in words.tokens[words.at : words.at + 1]] == ["RENAME"]:
         known = (*sql.session.tables, *sql.session.views)  # ALTER TABLE renames views, too, as in PostgreSQL
     exact = spelled(name, known) if kind == "INDEX" else schemas.found(sql.core, name, known)
+    if exact in known and kind != "INDEX":
+        sql.core.access.may_own("relation", exact)  # before it is told what depends on it
+        return catalog.tables.get(exact) or catalog.views[exact]
     if exact in known:
-        return exact if kind == "INDEX" else catalog.tables.get(exact) or catalog.views[exact]
+        return exact
     if optional:
         words.at = len(words.tokens)
         return None
@@ -477,7 +480,9 @@ class _Alteration:
         if users and not cascade:
             end, self.words.at = self.words.at, at
             error = self.words.error(
-                f"{what} is needed by {', '.join(users)}", "drop those first, or use CASCADE", "E_IN_USE"
+                f"{what} is needed by {self.sql.core.access.named(users)}",
+                "drop those first, or use CASCADE",
+                "E_IN_USE",
             )
             self.words.at = end
             raise error

@@ -109,6 +109,11 @@ def _is_seen(sql: Statements, name: str) -> bool:
     return name in sql.session and sql.core.access.shown(name) is None
 
 
+def seen(sql: Statements) -> tuple[str, ...]:
+    """The indexes that exist for the current user."""
+    return tuple(n for n, (of, _) in sql.core.catalog.indexes().items() if _is_seen(sql, relation_of(of).label))
+
+
 def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     """DROP INDEX [CONCURRENTLY] [IF EXISTS] i, j [CASCADE]: all that are named, or none"""
     words = Words(statement)
@@ -117,7 +122,7 @@ def drop(sql: Statements, statement: statement_reader.Statement) -> None:
     words.next_is("CONCURRENTLY")
     optional = words.next_is("IF", "EXISTS")
     rules = {r.name: r for r in sql.core.constraints.rules() if _is_seen(sql, r.table)}
-    there = {n for n, of in sql.core.catalog.indexes().items() if _is_seen(sql, relation_of(of[0]).label)}
+    there = set(seen(sql))
     there |= {n for n, r in rules.items() if r.kind == UNIQUE}
     found: list[str] = []
     while True:

@@ -174,12 +174,14 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         name = names.spelled(written, there)
         if name in there:
             sql.core.access.may_own("schema", name)
+            every = (*sql.core.catalog.tables, *sql.core.catalog.views)
+            sql.core.access.may_take_along(n for n in every if n.startswith(f"{name}."))
             found.append(name)
         elif not optional:
             raise source.error(target, "E_NAME", f"there is no schema {written}", did_you_mean(written, there))
         else:
             source.notes.skipped.append(f"there is no schema {written}: nothing is dropped")
-        inside = _inside(sql, name)
+        inside = _inside(sql, name) if name in found else []
         if inside and not cascade:
             what = f"the schema {name} holds {', '.join(sorted(inside))}"
             raise source.error(target, "E_IN_USE", what, "drop those first, or use CASCADE")

@@ -273,7 +273,7 @@ def _check_name(sql: Statements, name: str, token: Token, replaced: bool, source
         raise source.error_at(
             token.start,
             "E_IN_USE",
-            f"the function {name} is used by {', '.join(users)}",
+            f"the function {name} is used by {sql.core.access.named(users)}",
             "DROP FUNCTION ... CASCADE, or choose another name",
         )
 
@@ -446,7 +446,10 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         users = [u for u in sql.core.definitions.functions.users_of(name) if u not in found]
         if users and not cascade:
             raise source.error(
-                node, "E_IN_USE", f"the function {name} is used by {', '.join(users)}", "drop those first, or CASCADE"
+                node,
+                "E_IN_USE",
+                f"the function {name} is used by {sql.core.access.named(users)}",
+                "drop those first, or CASCADE",
             )
 
     def do() -> None:

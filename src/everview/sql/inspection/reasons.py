@@ -64,7 +64,7 @@ def explain_why(sql: Statements, source: Source) -> Result:
         raise source.refuse(tree, "only rows of queries have reasons", "EXPLAIN WHY SELECT ..., or WHY view (values)")
     query, compiler = consumed_parts.whole(tree, source, lambda: sql.bound(tree, source))
     if source.notes.as_of is not None:
-        with sql.as_of(source, source.notes.as_of, compiler.used) as (past, now):
+        with sql.as_of(source, source.notes.as_of, compiler) as (past, now):
             return explain_why(past, now)
     plain = joins.take(query.node, range(query.width))
     collection = sql.collection(compiler, plain, query.names)

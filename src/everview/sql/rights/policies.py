@@ -16,6 +16,9 @@ A table is replaced by `(SELECT * FROM t WHERE condition)` where its name is bou
 below all its expressions, so that no error can reveal hidden rows. The condition itself is bound with its author's
 rights: the tables that it reads need not be granted to anybody.
 
+Rights are those of now, also to what was there before: AS OF, a table has the rows of that time, and the tables that
+its policies read have those of today. Whoever has lost a membership has lost the past with it.
+
 In a one-off query `current_setting` is a constant. In one maintained for several tenants it is a parameter of one
 dataflow (`everview.sql.rights.shared_queries`).
 
@@ -253,6 +256,7 @@ def visible(compiler: Compiler, name: str, relation: Relation, command: str = "S
     compiler.claims.update(used)
     inner = _inner(compiler, source)
     inner.reader = who
+    inner.stand_in = tree.args["from_"].this, relation
     with acting(None), path_of_policies():
         found = inner.derived(tree, {})
     compiler.claims.update(inner.claims)
@@ -332,6 +336,7 @@ def _inner(compiler: Compiler, source: Source | None = None) -> Compiler:
     inner = type(compiler)(compiler.session, source or compiler.source, compiler.standing)
     inner.trusted = True
     inner.parameters, inner.used, inner.called = compiler.parameters, compiler.used, compiler.called
+    inner.decided_by = compiler.decided_by
     inner.files, inner.by_text = compiler.files, compiler.by_text
     return inner
 

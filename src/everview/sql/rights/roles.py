@@ -226,7 +226,7 @@ def owner(sql: Statements, statement: statement_reader.Statement) -> None:
         raise forbidden(f"{who.name} is not a member of {role}", "only a superuser can give things to others")
     rights = access.rights.get((place, name), NO_RIGHTS)
     if not sql.dry:
-        access.set_rights(place, name, replace(rights, owner=role))
+        access.set_rights(place, name, replace(rights, owner=role, maker=rights.maker if who is not None else ""))
 
 
 def reassign(sql: Statements, statement: statement_reader.Statement) -> None:
@@ -241,7 +241,7 @@ def reassign(sql: Statements, statement: statement_reader.Statement) -> None:
     access.may_manage("reassign what others own")
     for (kind, name), rights in list(access.rights.items()):
         if rights.owner == old:
-            access.set_rights(kind, name, replace(rights, owner=new))
+            access.set_rights(kind, name, replace(rights, owner=new, maker=""))
 
 
 # reading

@@ -154,17 +154,22 @@ def check_shown(core: Core, derivations: Iterable[Any]) -> None:
     if who is None:
         return
     for part in (part for tree in derivations for part in tree.walk()):
-        if part.source in core.catalog.views:
-            core.access.may_read(part.source)
         table = core.catalog.tables.get(part.source)
+        if (table is not None or part.source in core.catalog.views) and not core.access.has(
+            "SELECT", "relation", part.source
+        ):
+            raise _hides()  # its name is hidden, too
         if table is None:
             continue
-        core.access.may_read(part.source)
         text = policies.condition(core.access, part.source, "SELECT")
         if text is not None and part.row is not None:
             codes = relation_of(table).codec.encode([tuple(part.row)])
             if not _passing(core, table, text, who, codes):
-                raise forbidden("the reasons contain rows that you may not see", "ask about rows of your own")
+                raise _hides()
+
+
+def _hides() -> InputError:
+    return forbidden("the reasons contain rows that you may not see", "ask about rows of your own")
 
 
 def check_all_shown(core: Core, node: plan.Node) -> None:
@@ -173,6 +178,7 @@ def check_all_shown(core: Core, node: plan.Node) -> None:
         return
     for name, table in core.catalog.tables.items():
         if relation_of(table).node in set(node.walk()):
-            core.access.may_read(name)
+            if not core.access.has("SELECT", "relation", name):
+                raise _hides()
             if policies.condition(core.access, name, "SELECT") is not None:
                 raise forbidden(f"{name} has rows that you may not see, and this would tell of them")

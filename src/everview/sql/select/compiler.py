@@ -92,6 +92,10 @@ class Compiler:
         """Those whose bodies are being bound."""
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""
+        self.decided_by: dict[str, None] = {}
+        """Those that conditions of policies read."""
+        self.asked_for: dict[str, None] = {}
+        """Those that the query itself reads."""
         self.files: dict[Table, files.FileTable] = {}
         """Files read, by their placeholder tables."""
 
@@ -152,7 +156,9 @@ class Compiler:
                 did_you_mean(name, [*env, *_all_names(self.session)]),
             )
         self.used[exact] = None
-        collection = self.session[exact]
+        (self.decided_by if self.trusted else self.asked_for)[exact] = None
+        present = self.core.attached.get(PRESENT, {}) if self.trusted else {}
+        collection = self.session[present.get(exact, exact)]
         relation = Relation(relation_of(collection).node, tuple(Field(c.name) for c in relation_of(collection).columns))
         found = policies.visible(self, exact, relation, self.command if node is self.target else "SELECT")
         return found if shown is None else policies.narrowed(found, shown)
@@ -232,6 +238,12 @@ class Compiler:
                 cte.args["alias"], "E_WIDTH", f"{cte.alias} has {relation.width} columns, not {len(columns)}"
             )
         return relation.called("", columns)
+
+
+PRESENT = "present tables"
+"""What is attached to a session about an earlier time: names of the tables that have what is there now, by the names
+that policies call them.
+"""
 
 
 def _all_names(session: Session) -> list[str]:
