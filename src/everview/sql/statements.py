@@ -451,12 +451,10 @@ class Statements:
             with acting(None):
                 for name in compiler.used:
                     found = self.session[name]
-                    decides = name in present
+                    decides, now = name in present, self.core.time
                     if decides:
-                        copied(present[name], found, found._now())
-                    copied(
-                        name, found, found._now() if decides and name not in compiler.asked_for else found.as_of(time)
-                    )
+                        copied(present[name], found, found.as_of(now))
+                    copied(name, found, found.as_of(now if decides and name not in compiler.asked_for else time))
             core_of(past).access = self.core.access  # the same rights, and policies
             yield Statements(past), replace(source, notes=replace(source.notes, as_of=None))
 
