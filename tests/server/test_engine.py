@@ -14,7 +14,9 @@ import pytest
 
 import everview as ev
 from everview.errors import ClosedError, EverviewError, InputError, StoppedError
+from everview.server import feeds
 from everview.server.engine import Engine
+from everview.server.feeds import Feed
 from everview.server.subscription import Commit, Subscription, Wanted
 from everview.session.rights.principal import Principal, acting
 
@@ -259,6 +261,62 @@ def test_a_subscriber_that_history_does_not_reach_is_reset(monkeypatch: pytest.M
         await engine.close()
 
     asyncio.run(asyncio.wait_for(main(), LONG))
+
+
+def _noting(method: Callable[..., Any], calls: list[Feed]) -> Callable[..., Any]:
+    def noted(feed: Feed, *arguments: Any) -> Any:
+        calls.append(feed)
+        return method(feed, *arguments)
+
+    return noted
+
+
+def test_a_cut_costs_what_has_changed_however_many_feeds_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "LOOK", 3600.0)
+    looked: list[Feed] = []
+
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.sql("CREATE TABLE t (x int)"))
+        found = []
+        for i in range(20):
+            wanted = Wanted(query=f"SELECT x FROM t WHERE x = {i}")
+            found.append(await engine.subscribe([wanted], granularity=0))
+            await found[-1].next()
+        await engine.run(lambda db: db["t"].insert([(3,)]))  # the first after a definition looks at all of them
+        await found[3].next()
+        for name in ("cut", "dropped"):
+            monkeypatch.setattr(Feed, name, _noting(getattr(Feed, name), looked))
+        await engine.run(lambda db: db["t"].insert([(7,)]))
+        (frame,) = (await found[7].next()).frames
+        assert frame.chunk is not None and frame.chunk.rows == [(7,)]
+        assert looked == list(found[7].feeds.values())
+        monkeypatch.undo()
+
+    with_engine(body)
+
+
+class Idle:
+    """A subscription that has nothing to hear."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.news = asyncio.Event()
+
+
+def test_idle_subscribers_hear_of_the_time_but_not_all_at_once() -> None:
+    async def body(engine: Engine) -> None:
+        engine.feeds.time = 5
+        idle = [Idle() for _ in range(100)]
+        engine.feeds.subscriptions |= set(idle)  # type: ignore[arg-type]
+        heard = []
+        for _ in range(50):
+            engine.feeds._beating.cancel()
+            engine.feeds._beat()
+            heard.append(sum(each.news.is_set() for each in idle))
+        assert heard == list(range(2, 101, 2))
+        engine.feeds.subscriptions.clear()
+
+    with_engine(body)
 
 
 def test_what_is_dropped_ends_and_the_rest_goes_on() -> None:

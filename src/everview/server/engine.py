@@ -33,7 +33,7 @@ from everview.dataflow.read_leases import MustWait
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.fairness import Queue
 from everview.server.feeds import Feeds
-from everview.server.fingerprints import stamp_of
+from everview.server.fingerprints import Known, stamp_of
 from everview.server.jobs import Job
 from everview.server.observing import Observer
 from everview.server.quotas import Quotas
@@ -111,6 +111,8 @@ class Engine:
         self._short = ShortWork()
         self._waiting: Queue[Job] = Queue()
         self._running: Job | None = None
+        self._flushing: asyncio.TimerHandle | None = None
+        """the next cut of the feeds on the loop"""
         self._closing = False
         self._changed = threading.Condition()
         self._guests = threading.Lock()
@@ -261,13 +263,22 @@ class Engine:
             self._short.took(job.kind, took)
             return False
         self._account(job, took)
-        with self.feeds.alone() as quiet:
-            due = self.feeds.flush() if quiet else AGAIN
-        if due is not None:  # later, or when nobody holds the feeds: the thread does it, the loop does not wait
-            with self._changed:
-                self._changed.notify()
+        if self._flushing is None:
+            self._flush_here()
         job.done(answer, error)
         return True
+
+    def _flush_here(self) -> None:
+        """Cut the feeds on the loop, now or when it is due: waking the thread for it costs more than a short change.
+        The thread does it after its own jobs.
+        """
+        self._flushing = None
+        if self._closing or self._running is not None:
+            return
+        with self.feeds.alone() as quiet:
+            due = self.feeds.flush() if quiet else AGAIN
+        if due is not None:
+            self._flushing = self.loop.call_later(due, self._flush_here)
 
     def _check(self, who: Principal | None) -> None:
         """Refuse work of a principal that is no longer admitted."""
@@ -410,10 +421,11 @@ class Engine:
         """End subscriptions whose rights were revoked or whose token has expired."""
         version, self._looked = core_of(self.session).access.version, time.monotonic()
         changed, self._rights = version != self._rights, version
+        known: Known = {}
         for watched in list(self.watched.values()):
-            if not changed and (watched.who is None or watched.who.until is None):
+            if not changed and (watched.who is None or not watched.who.is_over):
                 continue
-            if watched.stamp != stamp_of(self.session, watched.who, watched.reads):
+            if watched.stamp != stamp_of(self.session, watched.who, watched.reads, known):
                 self.watched.pop(id(watched), None)
                 watched.revoke(forbidden("the rights to what is followed have changed", "subscribe again"))
 

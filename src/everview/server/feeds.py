@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -57,6 +58,12 @@ if TYPE_CHECKING:
 HEARTBEAT = 5.0
 """Seconds after which a subscriber without changes is notified of the time."""
 
+BEAT = 0.1
+"""Seconds between two shares of them."""
+
+LOOK = 1.0
+"""Seconds between looks for dropped relations without a definition."""
+
 TICK = 0.005
 """Minimum seconds between cuts."""
 
@@ -92,6 +99,7 @@ class Feed:
         self.stamp = ""
         """what the right to it depends on (`everview.server.fingerprints.stamp_of`)"""
         self._end: Callable[[Feed, EverviewError], None] | None = None
+        self._heard: Callable[[Feed], None] | None = None
         self._ring: deque[Chunk] = deque()
         self._cells = 0
         self._sums: OrderedDict[tuple[int, int], Chunk] = OrderedDict()
@@ -106,16 +114,17 @@ class Feed:
 
     # on the engine's thread
 
-    def open(self, session: Session, at: int) -> None:
-        """Start following it."""
+    def open(self, session: Session, at: int, heard: Callable[[Feed], None]) -> None:
+        """Start following it; `heard` is called for each of its changes."""
         if self._source is not None:
             return
+        self._heard = heard
         sql = Statements(session)  # its own: what one client sets is nothing to the next
         if self.query:
             found = of_text(sql, self.query)
         else:
             found = Subscribable(shared_queries.of_name(sql, self.name), snapshot=False)
-        found.listen(self._pending.append)
+        found.listen(self._hear)
         self._source = found
         codec = self._codec()
         self.names, self.types = codec.names, codec.types
@@ -125,6 +134,11 @@ class Feed:
         if self.who is not None:
             self.stamp = stamp_of(session, self.who, self.reads)
         self.floor = at
+
+    def _hear(self, batch: Batch) -> None:
+        assert self._heard is not None
+        self._pending.append(batch)
+        self._heard(self)
 
     def close(self) -> None:
         """Stop following it."""
@@ -224,10 +238,18 @@ class Feeds:
         """held while feeds are cut: whoever else changes the session holds it, too"""
         self._ending: set[asyncio.Task[None]] = set()
         self._known: dict[tuple[str, str, bool, str], Feed] = {}
-        self._open: list[Feed] = []
+        self._open: dict[Feed, None] = {}
+        self._queries: dict[tuple[str, bool, str], Feed] = {}
+        """the open feeds of queries, by what they are known by"""
+        self._changed: deque[Feed] = deque()
+        """feeds with changes since the last cut, once for each: a cut costs as much as has changed, however many
+        feeds there are"""
+        self._definitions = -1
+        self._look = 0.0
         self._cut = self.time
         self._next = 0.0
-        self._beating = loop.call_later(HEARTBEAT, self._beat)
+        self._to_beat: list[Subscription] = []
+        self._beating = loop.call_later(BEAT, self._beat)
 
     # on the loop
 
@@ -244,11 +266,16 @@ class Feeds:
             del self._known[feed.key]
 
     def _beat(self) -> None:
-        """Notify idle subscriptions of the time."""
-        for subscription in self.subscriptions:
+        """Notify some of the idle subscriptions of the time: all within `HEARTBEAT`, but not all at once, which would
+        delay those that have something to hear."""
+        if not self._to_beat:
+            self._to_beat = list(self.subscriptions)
+            self._at_once = math.ceil(len(self._to_beat) * BEAT / HEARTBEAT)
+        for subscription in self._to_beat[-self._at_once :]:
             if subscription.position < self.time:
                 subscription.news.set()
-        self._beating = self._loop.call_later(HEARTBEAT, self._beat)
+        del self._to_beat[-self._at_once :]
+        self._beating = self._loop.call_later(BEAT, self._beat)
 
     def give_up(self, feed: Feed, end: Callable[[Feed], Coroutine[Any, Any, None]]) -> None:
         """Some time after its last subscriber left: close it, unless there is a new one."""
@@ -293,16 +320,16 @@ class Feeds:
         """Start following a feed's relation, at a cut."""
         with self._turn():
             self.flush(now=True)
-            feed.open(self.session, self._cut)
+            feed.open(self.session, self._cut, self._changed.append)
             feed._end = self._revoked
-            if feed not in self._open:
-                self._open.append(feed)
+            self._open[feed] = None
+            if feed.query:
+                self._queries[feed.key[1:]] = feed
 
     def identity_of_query(self, query: str, arrow: bool) -> str:
         """The key of a query's feed, if it is followed or was until recently."""
-        whose = whose_rows(self.session)
-        found = (f.identity for f in self._open if (f.query, f.arrow, f.whose) == (query, arrow, whose))
-        return next(found, "")
+        found = self._queries.get((query, arrow, whose_rows(self.session)))
+        return found.identity if found is not None else ""
 
     def _revoked(self, feed: Feed, error: EverviewError) -> None:
         self.shut(feed)
@@ -310,8 +337,9 @@ class Feeds:
 
     def shut(self, feed: Feed) -> None:
         """Stop following it."""
-        if feed in self._open:
-            self._open.remove(feed)
+        self._open.pop(feed, None)
+        if self._queries.get(feed.key[1:]) is feed:
+            del self._queries[feed.key[1:]]
         feed.close()
 
     @contextmanager
@@ -333,7 +361,7 @@ class Feeds:
         if not self._open:
             self._cut = self.session.time
             return None
-        dropped = [feed for feed in self._open if feed.dropped()]
+        dropped = self._dropped()
         if self.session.time == self._cut and not dropped:
             return None
         moment = time.monotonic()
@@ -342,12 +370,25 @@ class Feeds:
         self._next = moment + TICK
         core_of(self.session).subscriptions.wait()  # a reader beside a step may be notifying us of it
         start, self._cut = self._cut, self.session.time
-        chunks = [(feed, chunk) for feed in self._open if (chunk := feed.cut(start, self._cut)) is not None]
+        chunks = []
+        while self._changed:
+            feed = self._changed.popleft()
+            if (chunk := feed.cut(start, self._cut)) is not None:
+                chunks.append((feed, chunk))
         ended = [(feed, _dropped(feed)) for feed in dropped]
         for feed in dropped:
             self.shut(feed)
         self._loop.call_soon_threadsafe(self._arrived, self._cut, chunks, ended)
         return None
+
+    def _dropped(self) -> list[Feed]:
+        """The feeds whose relations were dropped. Looking at all of them is only needed after a definition, or when
+        another thread may have been in the middle of one."""
+        definitions, moment = core_of(self.session).catalog.version, time.monotonic()
+        if definitions == self._definitions and moment < self._look:
+            return []
+        self._definitions, self._look = definitions, moment + LOOK
+        return [feed for feed in self._open if feed.dropped()]
 
     def read(self, wanted: Iterable[tuple[Feed, int | None]]) -> tuple[int, list[tuple[Chunk, bool]]]:
         """The changes of some feeds after a time, or (None, or where history does not reach back) their contents, all
