@@ -105,6 +105,13 @@ def test_errors_say_what_where_and_what_to_do(http: httpx.Client) -> None:
     assert "amount" in error["hint"]
 
 
+def test_what_there_is_no_endpoint_for_is_told_as_all_errors_are(http: httpx.Client) -> None:
+    for answer, status in ((http.get("/v1/nothing"), 404), (http.get("/v1/sql"), 405)):
+        assert answer.status_code == status
+        assert answer.json()["error"]["code"] == "E_NOT_FOUND" and "openapi" in answer.json()["error"]["hint"]
+    assert http.get("/v1/sql").headers["allow"] == "POST"
+
+
 def test_a_transaction_is_one_time_or_nothing(http: httpx.Client) -> None:
     sql(http, "CREATE TABLE t (x int)")
     both = ["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"]

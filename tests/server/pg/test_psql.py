@@ -80,6 +80,42 @@ def test_a_session_at_the_terminal(served: Served) -> None:
     assert copied.stdout == "COPY 2\n4\n1\tnorth\n2\tsouth\n7\ta,b\n8\tc\n"
 
 
+def test_what_d_shows_of_keys_defaults_sequences_types_and_functions(served: Served) -> None:
+    made = served.psql(
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE SEQUENCE counted START 5 INCREMENT 2",
+        "CREATE FUNCTION plus1(x int) RETURNS int LANGUAGE SQL AS 'SELECT x + 1'",
+        "CREATE TABLE town (id int PRIMARY KEY, name text UNIQUE, since date DEFAULT '2020-01-01', CHECK (id > 0))",
+        """CREATE TABLE person (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, m mood,
+           town int REFERENCES town ON DELETE CASCADE, twice int GENERATED ALWAYS AS (town * 2) STORED)""",
+        password="open sesame",
+    )
+    assert made.returncode == 0, made.stderr
+
+    def shown(command: str) -> str:
+        found = served.psql("\\t off", command, password="open sesame")
+        assert found.stderr == ""
+        return found.stdout.removeprefix("Tuples only is off.\n")
+
+    town = shown("\\d town")
+    assert "since|date|||'2020-01-01'" in town
+    assert '"town_name_key" UNIQUE CONSTRAINT, btree (name)' in town
+    assert '"town_id_check" CHECK ((id > 0))' in town
+    key = 'CONSTRAINT "person_town_fkey" FOREIGN KEY (town) REFERENCES town(id) ON DELETE CASCADE'
+    assert f'TABLE "person" {key}' in town
+    person = shown("\\d person")
+    assert "id|bigint||not null|generated always as identity" in person
+    assert 'twice|integer|||generated always as ("town" * 2) stored' in person
+    assert person.count("person_town_fkey") == 1 and "generated" not in person.split("Indexes:")[1]
+    assert "counted|sequence" in shown("\\ds") and "bigint|5|1|9223372036854775807|2|no|1" in shown("\\d counted")
+    assert "public|mood|mood|4|sad\nok" in shown("\\dT+")
+    assert "public|plus1|int|x int|func" in shown("\\df")
+    assert "SELECT x + 1" in shown("\\sf plus1")
+    assert "Superuser" in shown("\\du")
+    described = served.psql(text="SELECT id, name AS n FROM town \\gdesc\n", password="open sesame")
+    assert described.stdout == "id|bigint\nn|text\n"
+
+
 def test_a_script_with_a_transaction(served: Served) -> None:
     found = served.psql(
         text="CREATE TABLE t (x int);\nBEGIN;\nINSERT INTO t VALUES (1);\nSAVEPOINT a;\nINSERT INTO t VALUES ('x');\n"

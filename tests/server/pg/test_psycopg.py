@@ -220,6 +220,34 @@ def test_copy_in_and_out(fresh: Running) -> None:
             assert b"".join(copy) == b"1001,s\t1001\n"
 
 
+def test_rows_of_a_binary_copy(fresh: Running) -> None:
+    """psycopg looks for the signature in the message of the first row."""
+    with connect(fresh) as db:
+        found = []
+        for text in ("SELECT id, shop FROM sale ORDER BY id", "SELECT id, shop FROM sale WHERE false"):
+            with db.cursor().copy(f"COPY ({text}) TO STDOUT (FORMAT BINARY)") as copy:
+                copy.set_types(["int8", "text"])
+                found.append(list(copy.rows()))
+        assert found == [[(1, "north"), (2, "south")], []]
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("SELECT nowhere(1)", "42883"),
+        ("SELECT 'x'::uuid", "22P02"),
+        ("SELECT '{'::jsonb", "22P02"),
+        ("SELECT 1 = 'x'", "22P02"),
+        ("SELECT '2020-13-01'::date", "22007"),
+        ("CREATE EXTENSION hstore", "42704"),
+    ],
+)
+def test_states_of_names_and_constants(shared: Running, text: str, state: str) -> None:
+    with connect(shared) as db, pytest.raises(psycopg.Error) as found:
+        db.execute(text.encode())
+    assert found.value.sqlstate == state
+
+
 def test_a_copy_that_fails_copies_nothing(fresh: Running) -> None:
     with connect(fresh) as db:
         wrong = pytest.raises(psycopg.errors.BadCopyFileFormat, match="line 2")

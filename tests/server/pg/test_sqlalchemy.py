@@ -57,6 +57,29 @@ def test_reflection(engine: Any) -> None:
     assert [c.name for c in table.primary_key] == ["id"]
 
 
+def test_constraints_and_defaults_are_reflected(engine: Any, fresh: Running) -> None:
+    def make(db: Any) -> None:
+        db.sql("CREATE SCHEMA s; CREATE TABLE s.town (a int, b int, PRIMARY KEY (a, b), name text UNIQUE)")
+        db.sql("CREATE TABLE person (id int DEFAULT 7 CHECK (id > 0), a int, b int, double int AS (id * 2) STORED)")
+        db.sql("ALTER TABLE person ADD CONSTRAINT lives FOREIGN KEY (a, b) REFERENCES s.town ON DELETE CASCADE")
+
+    fresh.do(make)
+    inspector = sa.inspect(engine)
+    (key,) = inspector.get_foreign_keys("person")
+    assert (key["name"], key["constrained_columns"], key["referred_columns"]) == ("lives", ["a", "b"], ["a", "b"])
+    assert (key["referred_schema"], key["referred_table"], key["options"]) == ("s", "town", {"ondelete": "CASCADE"})
+    (unique,) = inspector.get_unique_constraints("town", schema="s")
+    assert (unique["name"], unique["column_names"]) == ("town_name_key", ["name"])
+    assert unique["dialect_options"]["postgresql_nulls_not_distinct"] is False
+    assert [c["sqltext"] for c in inspector.get_check_constraints("person")] == ["id > 0"]
+    assert inspector.get_indexes("person") == []  # a foreign key's look-ups are not somebody's index
+    columns = {c["name"]: c for c in inspector.get_columns("person")}
+    assert columns["id"]["default"] == "7" and "computed" in columns["double"]
+    reflected = sa.MetaData()
+    reflected.reflect(engine)
+    assert {fk.target_fullname for fk in reflected.tables["person"].foreign_keys} == {"s.town.a", "s.town.b"}
+
+
 def test_indexes_and_comments_are_reflected(engine: Any, fresh: Running) -> None:
     fresh.do(lambda s: s.sql("CREATE INDEX by_shop ON sale (shop, day); COMMENT ON TABLE sale IS 'what was sold'"))
     inspector = sa.inspect(engine)

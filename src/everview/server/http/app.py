@@ -6,11 +6,13 @@ from functools import partial
 from importlib import resources
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from everview.errors import InputError
 from everview.server.engine import Engine
 from everview.server.http import calls, metrics, openapi, relations, statements
 from everview.server.http.answers import Door, answering, shown
@@ -20,6 +22,7 @@ from everview.server.http.sockets import AGAIN_LATER, Socket
 from everview.server.identity import Identity
 from everview.server.settings import Settings
 from everview.server.support import bundle
+from everview.wire.error_records import told
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>Everview</title>
 <p>This is a server of <b>Everview</b>. It speaks <a href="/openapi.json">HTTP</a> and WebSocket; a module for pages is
@@ -69,8 +72,16 @@ def app(engine: Engine, settings: Settings, incarnation: str) -> Guard:
         get("/v1/tables/{name}/rows", relations.push, "POST"),
         WebSocketRoute("/v1/ws", socket),
     ]
-    guard.app = Starlette(routes=routes)
+    guard.app = Starlette(routes=routes, exception_handlers={HTTPException: _unknown})
     return guard
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """What there is no endpoint or method for, as all errors are told."""
+    assert isinstance(error, HTTPException)
+    where = f"{request.method} {request.url.path}"
+    found = InputError("E_NOT_FOUND", f"there is no {where}: {error.detail}", "/openapi.json lists what there is")
+    return shown({"error": told(found)}, status=error.status_code, headers=dict(error.headers or {}))
 
 
 async def _following(incarnation: str, door: Door, request: Request) -> Response:

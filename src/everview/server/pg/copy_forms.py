@@ -69,18 +69,23 @@ class RowsOut:
         self._form = form
         self._names = [c.name for c in columns]
         self._writers = [c.writer(form.binary, zone) for c in columns]
+        self._front = HEADER if form.binary else b""
 
     def head(self) -> bytes:
-        """What comes before the rows."""
-        if self._form.binary:
-            return HEADER
-        if not self._form.header:
+        """What comes before the rows. The signature of the binary form has no message of its own: it comes with the
+        first row, where psycopg looks for it.
+        """
+        if self._form.binary or not self._form.header:
             return b""
         return self._line([name.encode() for name in self._names])
 
     def tail(self) -> bytes:
         """What comes after them."""
-        return TRAILER if self._form.binary else b""
+        return self._taken_front() + TRAILER if self._form.binary else b""
+
+    def _taken_front(self) -> bytes:
+        front, self._front = self._front, b""
+        return front
 
     def rows(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[bytes]:
         """Each row."""
@@ -88,7 +93,7 @@ class RowsOut:
             cells = [None if v is None else w(v) for w, v in zip(self._writers, row, strict=True)]
             if self._form.binary:
                 parts = [b"\xff\xff\xff\xff" if c is None else struct.pack(">i", len(c)) + c for c in cells]
-                yield struct.pack(">h", len(cells)) + b"".join(parts)
+                yield self._taken_front() + struct.pack(">h", len(cells)) + b"".join(parts)
             else:
                 yield self._line(cells)
 

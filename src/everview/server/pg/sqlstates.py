@@ -167,6 +167,16 @@ _CAUSES = {
 }
 """Why rows could not be computed, where PostgreSQL has a state for it."""
 
+_SAYING = (
+    ("E_UNSUPPORTED", "there is no function", "42883"),
+    ("E_NAME", "there is no", "42704"),
+    ("E_TYPE", "is not a valid date", "22007"),
+    ("E_TYPE", "is not a valid time", "22007"),
+    ("E_TYPE", "is not a valid interval", "22007"),
+    ("E_TYPE", "is not a valid", "22P02"),
+)
+"""Codes that mean several things to PostgreSQL: a part of the message, and its state."""
+
 UNKNOWN = "XX000"
 
 STATES: dict[str, str] = {
@@ -197,5 +207,8 @@ def state_of(error: BaseException) -> str:
         causes = [(error.message.find(text), state) for text, state in _CAUSES.items() if text in error.message]
         return min(causes)[1] if causes else STATES[error.code]
     if isinstance(error, EverviewError):
+        for code, part, state in _SAYING:
+            if error.code == code and part in error.message:
+                return state
         return STATES.get(error.code, UNKNOWN)
     return UNKNOWN

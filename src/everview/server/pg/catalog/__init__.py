@@ -4,6 +4,8 @@ Read in this order:
 
     relations           which relations there are, and their columns
     contents            what a session has, as rows of them
+    constraint_rows     those of constraints, defaults and sequences
+    names               names as SQL writes them
     functions           what catalogue queries call
     sqlite_translation  PostgreSQL's SQL as SQLite takes it
     result_types        the types of a query's columns

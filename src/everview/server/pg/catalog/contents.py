@@ -8,16 +8,22 @@ once, and are stable: drivers cache them.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from everview.codes.type_declarations import data_type
 from everview.language.relation import relation_of
+from everview.server.pg.catalog import constraint_rows
+from everview.server.pg.catalog.names import quoted_name
 from everview.server.pg.catalog.privileges import RightsPicture, add_policies, add_roles, roles_shown
 from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
 from everview.server.pg.settings import Settings
+from everview.session.changes.defaults import Missing
 from everview.session.core import Core, core_of
+from everview.session.names.constraint_rules import CHECK, FOREIGN_KEY, UNIQUE, Rule
+from everview.session.names.entries import FunctionMade, SequenceMade
 from everview.session.relations import declared_columns
 from everview.session.rights.access import MONITOR
 from everview.session.rights.roles import Role
@@ -55,6 +61,7 @@ class IndexPicture:
     name: str
     columns: tuple[int, ...]
     primary: bool = False
+    unique: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,23 @@ class RelationPicture:
     made: tuple[int, int] = (0, 0)
     """when: one of the same name that is made again is another"""
     rights: RightsPicture = field(default_factory=RightsPicture)
+    rules: tuple[Rule, ...] = ()
+    defaults: tuple[tuple[str, Missing], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in the session."""
+        return self.name if self.schema == schemas.PUBLIC else f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class FunctionPicture:
+    """A function, and its signature as far as it is known."""
+
+    name: str
+    arguments: str = ""
+    returns: str = ""
+    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,9 +104,12 @@ class Picture:
 
     schemas: tuple[str, ...]
     relations: tuple[RelationPicture, ...]
-    functions: tuple[str, ...] = ()
+    functions: tuple[FunctionPicture, ...] = ()
     enums: tuple[tuple[str, tuple[str, ...]], ...] = ()
     roles: tuple[Role, ...] = ()
+    sequences: tuple[SequenceMade, ...] = ()
+    free: bool = False
+    """whether whoever asks may do everything"""
 
 
 def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
@@ -92,6 +119,9 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
     indexes: dict[str, list[IndexPicture]] = {}
     for name, (one, index) in sorted(catalog.indexes().items()):
         indexes.setdefault(relation_of(one).label, []).append(IndexPicture(name, tuple(index.keys)))
+    rules: dict[str, list[Rule]] = {}
+    for rule in sorted(core.constraints.rules(), key=lambda r: r.name):
+        rules.setdefault(rule.table, []).append(rule)
     found = []
     for kind, names in (("r", session.tables), ("v", session.views)):
         for full in names:
@@ -104,8 +134,13 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
                 if shown is None or column in shown
             )
             listed = indexes.get(relation_of(one).label, []) if shown is None else []
+            known = tuple(rules.get(full, ())) if shown is None and kind == "r" else ()
+            hidden = {rule.name for rule in known if rule.kind == FOREIGN_KEY}  # what looks up its rows is no index
+            keys = {rule.name for rule in known if rule.kind == UNIQUE}
+            listed = [replace(i, unique=i.name in keys) for i in listed if i.name not in hidden]
             if isinstance(one, Table) and relation_of(one).key and shown is None:
-                listed = [IndexPicture(f"{name}_pkey", tuple(relation_of(one).key), True), *listed]
+                listed = [IndexPicture(f"{name}_pkey", tuple(relation_of(one).key), True, True), *listed]
+            missing = core.defaults.of(one) if isinstance(one, Table) and shown is None else {}
             own = core.access.owns("relation", full)
             definition = _plan(core, full, one, plans) if isinstance(one, View) and own else ""
             found.append(
@@ -119,18 +154,34 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
                     catalog.comments.get((full, ""), ""),
                     (relation_of(one).installed_at, relation_of(one).id if isinstance(one, Table) else 0),
                     RightsPicture.of(core.access, full),
+                    known,
+                    tuple(missing.items()),
                 )
             )
     observed = _observed(core)
     enums = tuple((name, t.names) for name, t in sorted(core.types.items()) if t.kind == "enum")
     access = core.access
     functions = tuple(
-        f for f in sorted({*catalog.sql_functions, *core.functions}) if access.sees("function", f.lower())
+        _function(catalog.sql_functions.get(f), f)
+        for f in sorted({*catalog.sql_functions, *core.functions})
+        if access.sees("function", f.lower())
     )
+    sequences = tuple(s for name, s in sorted(catalog.sequences.items()) if access.sees("sequence", name))
     made = tuple(s for s in schemas.made(core) if access.sees("schema", s))
     if observed:
         made = (*made, SCHEMA)
-    return Picture((schemas.PUBLIC, *made), (*found, *observed), functions, enums, roles_shown(access))
+    free = access.acting() is None
+    return Picture((schemas.PUBLIC, *made), (*found, *observed), functions, enums, roles_shown(access), sequences, free)
+
+
+def _function(made: FunctionMade | None, name: str) -> FunctionPicture:
+    """A function written in SQL, or of the serving program."""
+    if made is None:
+        return FunctionPicture(name)
+    of = ("SETOF " if made.rows else "") + made.returns
+    if made.rows and made.columns and all(n for n, _ in made.columns):
+        of = "TABLE(" + ", ".join(f"{n} {t}" for n, t in made.columns) + ")"
+    return FunctionPicture(name, ", ".join(f"{n} {t}".strip() for n, t in made.parameters), of, made.body)
 
 
 def _observed(core: Core) -> tuple[RelationPicture, ...]:
@@ -167,6 +218,14 @@ class Numbers:
             self._given[what] = next(self._next)
         return self._given[what]
 
+    def relation(self, one: RelationPicture) -> int:
+        """The number of a table or view."""
+        return self.of("relation", one.schema, one.name, one.kind, one.made)
+
+    def index(self, one: RelationPicture, name: str) -> int:
+        """The number of one of its indexes."""
+        return self.of("index", one.schema, one.name, name, one.made)
+
 
 @dataclass
 class Contents:
@@ -182,6 +241,9 @@ class Contents:
     comments: dict[tuple[int, int], str] = field(default_factory=dict)
     roles: dict[int, str] = field(default_factory=dict)
     """names of roles, by number"""
+    functions: dict[int, FunctionPicture] = field(default_factory=dict)
+    types: dict[int, str] = field(default_factory=dict)
+    """names of types that were made, by number"""
 
     def add(self, schema: str, relation: str, **values: Any) -> None:
         """Add a row."""
@@ -205,31 +267,57 @@ def contents(picture: Picture, numbers: Numbers, database: str, user: str) -> Co
     for name, oid in spaces.items():
         out.pg("pg_namespace", oid=oid, nspname=name, nspowner=OWNER)
         out.info("schemata", catalog_name=database, schema_name=name, schema_owner=user)
-    _server(out, database, user, {role.name for role in picture.roles})
+    _server(out, database, user, {role.name for role in picture.roles}, picture.free)
     add_roles(out, picture.roles, numbers)
     _types(out)
     _system(out)
+    others = {r.label: r for r in picture.relations if r.kind == "r"}
+    triggers = constraint_rows.trigger_tables(picture.relations)
     for relation in picture.relations:
-        _relation(out, relation, numbers, spaces[relation.schema], database, user)
-    for name in picture.functions:
+        _relation(out, relation, numbers, spaces[relation.schema], database, user, others, relation.label in triggers)
+    for sequence in picture.sequences:
+        constraint_rows.add_sequence(out, sequence, numbers, spaces, database, user, _CLASS)
+    for name, labels in picture.enums:
+        _enum(out, name, labels, numbers, spaces)
+    for function in picture.functions:
+        name = function.name
         oid = numbers.of("function", name)
+        out.functions[oid] = function
         out.pg("pg_proc", oid=oid, proname=name, pronamespace=PUBLIC, proowner=OWNER, prokind="f", provolatile="i",
-               pronargs=0, prorettype=25, proargtypes="", proretset=0, prolang=14, prosrc="")  # fmt: skip
+               proparallel="u", pronargs=0, prorettype=25, proargtypes="", proretset=0, prolang=14,
+               prosrc=function.body)  # fmt: skip
         out.info("routines", routine_catalog=database, routine_schema="public", routine_name=name,
                  specific_name=f"{name}_{oid}", routine_type="FUNCTION")  # fmt: skip
     return out
 
 
-def _server(out: Contents, database: str, user: str, roles: set[str]) -> None:
+def _enum(out: Contents, full: str, labels: tuple[str, ...], numbers: Numbers, spaces: dict[str, int]) -> None:
+    """A type of CREATE TYPE ... AS ENUM. Its columns are told as text, which clients need not know of."""
+    schema, _, name = full.rpartition(".")
+    oid = numbers.of("type", full)
+    out.types[oid] = name
+    out.pg("pg_type", oid=oid, typname=name, typnamespace=spaces[schema or schemas.PUBLIC], typowner=OWNER, typlen=4,
+           typbyval=1, typtype="e", typcategory="E", typispreferred=0, typisdefined=1, typdelim=",", typrelid=0,
+           typelem=0, typarray=0, typinput="enum_in", typoutput="enum_out", typreceive="enum_recv",
+           typsend="enum_send", typalign="i", typstorage="p", typnotnull=0, typbasetype=0, typtypmod=-1, typndims=0,
+           typcollation=0, typmodin="-", typmodout="-")  # fmt: skip
+    for place, label in enumerate(labels, 1):
+        out.pg("pg_enum", oid=numbers.of("label", full, label), enumtypid=oid, enumsortorder=float(place),
+               enumlabel=label)  # fmt: skip
+
+
+def _server(out: Contents, database: str, user: str, roles: set[str], free: bool) -> None:
     out.pg("pg_database", oid=DATABASE, datname=database, datdba=OWNER, encoding=6, datlocprovider="c",
            datistemplate=0, datallowconn=1, datconnlimit=-1, datcollate="C.UTF-8", datctype="C.UTF-8",
            dattablespace=1663)  # fmt: skip
-    role = {"rolname": user, "rolsuper": 0, "rolinherit": 1, "rolcreaterole": 0, "rolcreatedb": 0, "rolcanlogin": 1,
-            "rolreplication": 0, "rolconnlimit": -1, "rolbypassrls": 0, "oid": OWNER}  # fmt: skip
+    may = int(free)
+    role = {"rolname": user, "rolsuper": may, "rolinherit": 1, "rolcreaterole": may, "rolcreatedb": 0,
+            "rolcanlogin": 1, "rolreplication": 0, "rolconnlimit": -1, "rolbypassrls": may, "oid": OWNER}  # fmt: skip
     if user not in roles:
         out.pg("pg_roles", **role)
         out.pg("pg_authid", **role)
-        out.pg("pg_user", usename=user, usesysid=OWNER, usecreatedb=0, usesuper=0, userepl=0, usebypassrls=0)
+        out.pg("pg_user", usename=user, usesysid=OWNER, usecreatedb=0, usesuper=may, userepl=0,
+               usebypassrls=may)  # fmt: skip
         out.info("enabled_roles", role_name=user)
     out.info("information_schema_catalog_name", catalog_name=database)
     out.info("character_sets", character_set_name="UTF8", default_collate_name="C.UTF-8")
@@ -308,14 +396,18 @@ def _system(out: Contents) -> None:
             out.info("tables", table_schema=schema, table_name=name, table_type="VIEW")
 
 
-def _relation(out: Contents, one: RelationPicture, numbers: Numbers, space: int, database: str, user: str) -> None:
-    oid = numbers.of("relation", one.schema, one.name, one.kind, one.made)
+def _relation(
+    out: Contents, one: RelationPicture, numbers: Numbers, space: int, database: str, user: str,
+    others: Mapping[str, RelationPicture], triggers: bool,
+) -> None:  # fmt: skip
+    oid = numbers.relation(one)
     out.names[oid] = one.schema, one.name
     place = {"table_catalog": database, "table_schema": one.schema, "table_name": one.name}
     table = one.kind == "r"
     out.pg("pg_class", oid=oid, relname=one.name, relnamespace=space, relam=2 if table else 0, relkind=one.kind,
            relhasindex=int(bool(one.indexes)), relnatts=len(one.columns),
-           **{**_CLASS, **one.rights.columns(numbers, user)})  # fmt: skip
+           **{**_CLASS, **one.rights.columns(numbers, user), "relhastriggers": int(triggers),
+              "relchecks": sum(rule.kind == CHECK for rule in one.rules)})  # fmt: skip
     add_policies(out, one.rights, oid, numbers, one.schema, one.name)
     out.info("tables", table_type="BASE TABLE" if table else "VIEW", is_insertable_into="YES" if table else "NO",
              is_typed="NO", **place)  # fmt: skip
@@ -343,10 +435,12 @@ def _relation(out: Contents, one: RelationPicture, numbers: Numbers, space: int,
             out.info(relation, **told, **place)
         for name in grant.columns:
             out.info("column_privileges", column_name=name, **told, **place)
+    defaults = dict(one.defaults)
     for number, column in enumerate(one.columns, 1):
-        _column(out, oid, number, column, place)
+        _column(out, oid, number, column, place, defaults.get(column.name), numbers)
     for index in one.indexes:
         _index(out, one, oid, index, numbers, space, place)
+    constraint_rows.add_rules(out, one, oid, others, numbers, space, place)
 
 
 def _comment(out: Contents, oid: int, number: int, text: str) -> None:
@@ -354,16 +448,21 @@ def _comment(out: Contents, oid: int, number: int, text: str) -> None:
     out.pg("pg_description", objoid=oid, classoid=1259, objsubid=number, description=text)
 
 
-def _column(out: Contents, oid: int, number: int, column: ColumnPicture, place: dict[str, Any]) -> None:
+def _column(
+    out: Contents, oid: int, number: int, column: ColumnPicture, place: dict[str, Any], missing: Missing | None,
+    numbers: Numbers,
+) -> None:  # fmt: skip
     declared = column.type
     told, modifier = oid_of(declared), modifier_of(declared)
     size = size_of(told)
+    filled = {"atthasdef": 0, "attidentity": "", "attgenerated": ""}
+    if missing is not None:
+        filled |= constraint_rows.add_default(out, numbers, oid, number, missing)
     out.pg("pg_attribute", attrelid=oid, attname=column.name, atttypid=told, attstattarget=-1, attlen=size,
            attnum=number, attndims=int(declared.kind == "array"), attcacheoff=-1, atttypmod=modifier,
            attbyval=int(size in (1, 2, 4, 8)), attalign="i", attstorage="p" if size > 0 else "x", attcompression="",
-           attnotnull=int(not declared.nullable), atthasdef=0, atthasmissing=0, attidentity="", attgenerated="",
-           attisdropped=0, attislocal=1, attinhcount=0,
-           attcollation=100 if told in (25, 1042, 1043, 1009) else 0)  # fmt: skip
+           attnotnull=int(not declared.nullable), atthasmissing=0, attisdropped=0, attislocal=1, attinhcount=0,
+           attcollation=100 if told in (25, 1042, 1043, 1009) else 0, **filled)  # fmt: skip
     if column.comment:
         _comment(out, oid, number, column.comment)
     array = declared.kind == "array"
@@ -374,29 +473,30 @@ def _column(out: Contents, oid: int, number: int, column: ColumnPicture, place: 
         numeric = declared.width or MOST_DIGITS, 10, declared.scale
     name = next((t.name for t in TYPES.values() if t.oid == told), None)
     udt = name or "_" + next(t.name for t in TYPES.values() if t.array == told)
-    out.info("columns", column_name=column.name, ordinal_position=number, column_default=None,
+    out.info("columns", column_name=column.name, ordinal_position=number,
              is_nullable="YES" if declared.nullable else "NO", data_type="ARRAY" if array else TYPES[told].words,
              character_maximum_length=declared.width or None if declared.kind in ("char", "str") else None,
              numeric_precision=numeric[0], numeric_precision_radix=numeric[1], numeric_scale=numeric[2],
              datetime_precision=6 if told in (1083, 1114, 1184, 1186) else 0 if told == 1082 else None,
              udt_catalog=place["table_catalog"], udt_schema="pg_catalog", udt_name=udt, dtd_identifier=str(number),
-             is_self_referencing="NO", is_identity="NO", is_generated="NEVER", is_updatable="YES", **place)  # fmt: skip
+             is_self_referencing="NO", is_updatable="YES", **constraint_rows.told_default(missing),
+             **place)  # fmt: skip
 
 
 def _index(
     out: Contents, one: RelationPicture, oid: int, index: IndexPicture, numbers: Numbers, space: int,
     place: dict[str, Any],
 ) -> None:  # fmt: skip
-    number = numbers.of("index", one.schema, one.name, index.name, one.made)
+    number = numbers.index(one, index.name)
     names = [one.columns[c].name for c in index.columns]
     places = [c + 1 for c in index.columns]
-    unique = int(index.primary)
+    unique = int(index.unique)
     out.names[number] = one.schema, index.name
     out.pg("pg_class", oid=number, relname=index.name, relnamespace=space, relam=403, relkind="i", relhasindex=0,
            relnatts=len(names), **_CLASS)  # fmt: skip
     listed = " ".join(map(str, places))
     out.pg("pg_index", indexrelid=number, indrelid=oid, indnatts=len(names), indnkeyatts=len(names),
-           indisunique=unique, indnullsnotdistinct=0, indisprimary=unique, indisexclusion=0, indimmediate=1,
+           indisunique=unique, indnullsnotdistinct=0, indisprimary=int(index.primary), indisexclusion=0, indimmediate=1,
            indisclustered=0, indisvalid=1, indcheckxmin=0, indisready=1, indislive=1, indisreplident=0, indkey=listed,
            indcollation=" ".join("0" * len(names)), indclass=" ".join("0" * len(names)),
            indoption=" ".join("0" * len(names)))  # fmt: skip
@@ -415,26 +515,5 @@ def _index(
     if not index.primary:
         return
     key = numbers.of("constraint", one.schema, one.name, index.name, one.made)
-    out.constraints[key] = f"PRIMARY KEY ({quoted})"
-    out.pg("pg_constraint", oid=key, conname=index.name, connamespace=space, contype="p", condeferrable=0,
-           condeferred=0, convalidated=1, conrelid=oid, contypid=0, conindid=number, conparentid=0, confrelid=0,
-           confupdtype=" ", confdeltype=" ", confmatchtype=" ", conislocal=1, coninhcount=0, connoinherit=1,
-           conkey="{" + ",".join(map(str, places)) + "}")  # fmt: skip
-    bound = {"constraint_catalog": place["table_catalog"], "constraint_schema": one.schema,
-             "constraint_name": index.name}  # fmt: skip
-    out.info("table_constraints", constraint_type="PRIMARY KEY", is_deferrable="NO", initially_deferred="NO",
-             enforced="YES", **bound, **place)  # fmt: skip
-    out.info("constraint_table_usage", **bound, **place)
-    for at, name in enumerate(names, 1):
-        out.info("key_column_usage", column_name=name, ordinal_position=at, **bound, **place)
-        out.info("constraint_column_usage", column_name=name, **bound, **place)
-
-
-def quoted_name(name: str) -> str:
-    """A name as SQL writes it: quoted if it has to be.
-
-    >>> quoted_name("total"), quoted_name("My view")
-    ('total', '"My view"')
-    """
-    plain = name.isidentifier() and name.isascii() and name == name.lower()
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    constraint_rows.add_key(out, one, "p", key, oid, number, index.name, names, f"PRIMARY KEY ({quoted})", space,
+                            place)  # fmt: skip

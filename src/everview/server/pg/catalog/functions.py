@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from everview.errors import EverviewError
 from everview.expr.library.regex_functions import in_re2
 from everview.expr.text_conversion import of_text
-from everview.server.pg.catalog.contents import Contents, quoted_name
+from everview.server.pg.catalog.contents import Contents
+from everview.server.pg.catalog.names import quoted_name
 from everview.server.pg.catalog.privileges import has_privilege
 from everview.server.pg.oids import TYPES, named
 from everview.server.pg.settings import Settings
@@ -190,6 +191,31 @@ class Functions:
             raise PgError("E_TABLE", "42P01", f"there is no table or view {text}", "check its name")
         return found
 
+    def function(self, oid: Any, part: str) -> str | None:
+        """A part of a function's signature."""
+        found = self.contents.functions.get(int(oid or 0))
+        return None if found is None else str(getattr(found, part))
+
+    def needed_function(self, name: Any) -> Any:
+        """A function's number, by its name, or by that; those of PostgreSQL itself go by their names here."""
+        if str(name).isdecimal():
+            return int(name)
+        if str(name).startswith("pg_catalog."):
+            return name
+        plain = _part_of(str(name))[-1] if str(name) else ""
+        found = next((oid for oid, f in self.contents.functions.items() if f.name == plain), None)
+        if found is None:
+            raise PgError("E_FUNCTION", "42883", f"there is no function {name}", "check its name")
+        return found
+
+    def function_definition(self, oid: Any) -> str | None:
+        """A function as CREATE FUNCTION would make it; those of the serving program have no text."""
+        found = self.contents.functions.get(int(oid or 0))
+        if found is None or not found.body:
+            return None
+        head = f"CREATE OR REPLACE FUNCTION {quoted_name(found.name)}({found.arguments})\n RETURNS {found.returns}"
+        return f"{head}\n LANGUAGE sql\nAS $function$ {found.body} $function$\n"
+
     def relation_name(self, oid: Any) -> str | None:
         """A relation's name by its number, with its schema if that is not on the path."""
         if oid is None:
@@ -259,7 +285,9 @@ class Functions:
         add("to_regtype", self.type_number)
         add("regtype_", self.type_number)
         add("to_regnamespace", lambda name: name)
-        add("format_type", format_type)
+        add("format_type", lambda oid, *modifier: c.types.get(oid) or format_type(oid, *modifier))
+        add("regproc_", self.needed_function)
+        add("pg_partition_ancestors", lambda oid: oid)  # there are no partitions
         for name in ("pg_table_is_visible", "pg_relation_is_visible"):
             add(name, self.visible)
         for name in ("pg_type_is_visible", "pg_function_is_visible", "pg_collation_is_visible",
@@ -287,12 +315,15 @@ class Functions:
         add("pg_get_viewdef", lambda oid, *a: c.definitions.get(int(self.relation(oid) or 0)))
         add("pg_get_constraintdef", lambda oid, *a: c.constraints.get(int(oid or 0)))
         add("pg_get_indexdef", self.indexdef)
+        add("pg_get_function_result", lambda oid: self.function(oid, "returns"))
+        add("pg_get_functiondef", self.function_definition)
+        for name in ("pg_get_function_arguments", "pg_get_function_identity_arguments"):
+            add(name, lambda oid: self.function(oid, "arguments"))
         add("pg_get_expr", lambda expression, *a: expression)
         for name in ("obj_description", "col_description", "shobj_description"):
             add(name, self.comment)
         for name in ("pg_get_serial_sequence", "pg_get_ruledef", "pg_get_triggerdef", "pg_get_partkeydef",
-                     "pg_get_functiondef", "pg_get_function_result", "pg_get_function_arguments",
-                     "pg_get_function_identity_arguments", "pg_get_function_sqlbody", "pg_tablespace_location",
+                     "pg_get_function_sqlbody", "pg_tablespace_location",
                      "pg_get_statisticsobjdef", "pg_get_statisticsobjdef_columns", "pg_get_partition_constraintdef",
                      "pg_postmaster_start_time", "pg_conf_load_time", "inet_server_addr", "inet_client_addr",
                      "pg_last_wal_receive_lsn", "pg_current_wal_lsn", "pg_relation_filenode", "pg_stat_get_numscans",

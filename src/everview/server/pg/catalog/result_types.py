@@ -160,6 +160,8 @@ def _letter(item: exp.Expr, tree: exp.Expr, depth: int) -> str:
             return {"b": "B", "l": "L", "o": "O", "i": "L", "s": "L"}.get(letter, "T")
         case exp.Count():
             return "l"
+        case exp.LogicalAnd() | exp.LogicalOr():
+            return "b"
     if isinstance(item, _BOOLEAN):
         return "b"
     return _FUNCTIONS.get(function_name(item), "")

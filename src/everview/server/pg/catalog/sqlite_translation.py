@@ -57,7 +57,7 @@ def rewritten(tree: exp.Expr) -> str:
     for select in list(tree.find_all(exp.Select)):
         _unfold(select)
         _order(select)
-    for step in (_names, _rows_of_functions, _quantified, _casts, _rest):
+    for step in (_names, _named_values, _rows_of_functions, _quantified, _casts, _rest):
         tree = _changed(tree, step)
     return tree.sql("sqlite", unsupported_level=ErrorLevel.IGNORE)
 
@@ -121,6 +121,20 @@ def _names(node: exp.Expr) -> exp.Expr:
         given = node.args.get("this") if name == "current_schemas" else None
         return _call(name, *([given] if isinstance(given, exp.Expr) else []))
     return node
+
+
+def _named_values(node: exp.Expr) -> exp.Expr:
+    """(VALUES ...) AS s(a, b): SQLite has its own names for the columns. psql's \\gdesc asks so."""
+    alias = node.args.get("alias") if isinstance(node, exp.Values) else None
+    columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+    if not columns:
+        return node
+    assert isinstance(alias, exp.TableAlias)
+    bare = node.copy()
+    bare.set("alias", None)
+    named = [exp.alias_(exp.column(f"column{i}"), c.name, quoted=True) for i, c in enumerate(columns, 1)]
+    inner = exp.Select(expressions=named).from_(exp.Subquery(this=bare))
+    return exp.Subquery(this=inner, alias=exp.TableAlias(this=alias.this))
 
 
 # functions that give rows
@@ -302,6 +316,8 @@ def _casts(node: exp.Expr) -> exp.Expr:
             if isinstance(inner, exp.Literal):
                 return _call("regtype_", inner)
             return inner if _is_cast_to(node.parent, _NUMBERS) else _call("format_type", inner, exp.Null())
+        case "regproc" if isinstance(inner, exp.Literal):
+            return _call("regproc_", inner)
         case "regproc" | "regprocedure" | "regnamespace" | "regrole" | "regoper" | "regoperator":
             return inner
     if to in _NUMBERS:
