@@ -64,6 +64,9 @@ POSTGRES: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("SELECT a, count(*) FROM i GROUP BY DISTINCT ROLLUP (a), ROLLUP (i.a)", [(1, 1), (2, 1), (None, 2)]),
     # a star inside ROW stands for the columns, and was one row in another
     ("SELECT ROW(0, w.*)::text FROM (SELECT a, a + 1 AS b FROM i) AS w", [("(0,1,2)",), ("(0,2,3)",)]),
+    # (a, b) is a row wherever a value is, and (row).* are its fields
+    ("SELECT (a, (a + 1, 'x'))::text FROM i", [('(1,"(2,x)")',), ('(2,"(3,x)")',)]),
+    ("SELECT (r).*, r.a FROM (SELECT ROW(a, 'y') AS r, a FROM i) AS r", [(1, "y", 1), (2, "y", 2)]),
     # one row of VALUES is one row
     ("SELECT (VALUES (a + (VALUES (1)))) FROM i", [(2,), (3,)]),
     # ASOF as Calcite and Snowflake write it
@@ -409,6 +412,51 @@ def test_tables_as_other_systems_make_them(db: Session) -> None:
     with pytest.raises(ev.InputError, match="twice"):
         db.sql("CREATE TABLE keyed (a int PRIMARY KEY) AS SELECT 1 UNION ALL SELECT 1")
     assert "keyed" not in db
+
+
+def test_a_recursive_view(db: Session) -> None:
+    """CREATE RECURSIVE VIEW v (x) AS query is WITH RECURSIVE v (x) AS (query) SELECT * FROM v."""
+    db.sql("CREATE TABLE edge (a int, b int); INSERT INTO edge VALUES (1, 2), (2, 3)")
+    view = db.sql("""
+        CREATE OR REPLACE RECURSIVE VIEW reach (a, b) AS
+        SELECT a, b FROM edge UNION SELECT r.a, e.b FROM reach r JOIN edge e ON r.b = e.a
+    """)
+    assert _sorted(view.rows()) == [(1, 2), (1, 3), (2, 3)]
+    db.sql("DELETE FROM edge WHERE a = 2")
+    assert view.rows() == [(1, 2)]
+    for text in ("CREATE RECURSIVE VIEW w AS SELECT 1", "CREATE RECURSIVE VIEW w (a)"):
+        with pytest.raises(ev.PlanError) as caught:
+            db.sql(text)
+        assert caught.value.code == "E_SYNTAX", text
+
+
+def test_rows_of_rows_are_stored(db: Session) -> None:
+    db.sql("CREATE TABLE nest (a int, r struct<x int, y struct<p int, q text>>)")
+    view = db.sql("CREATE VIEW inner_ AS SELECT a, ((r).y).* FROM nest")
+    db.sql("INSERT INTO nest VALUES (1, (2, (3, 'z'))), (4, NULL)")
+    assert _sorted(view.rows()) == [(1, 3, "z"), (4, None, None)]
+    assert list(view.schema()) == ["a", "p", "q"]
+    with pytest.raises(ev.PlanError, match="int has no fields"):
+        db.sql("SELECT (a).* FROM nest")
+
+
+def test_window_time_as_flink_has_it(db: Session) -> None:
+    """It is a part of * behind TABLE t and DESCRIPTOR; PARTITION BY may have brackets."""
+    db.sql("""
+        CREATE TABLE c (a int, b int, ts timestamp);
+        CREATE VIEW top AS SELECT window_time, a FROM (
+            SELECT *, row_number() OVER (PARTITION BY window_start, window_end ORDER BY b DESC) AS n
+            FROM TABLE(TUMBLE(TABLE c, DESCRIPTOR(ts), INTERVAL '10' MINUTE))) WHERE n = 1;
+        CREATE VIEW spans AS SELECT a, window_start
+        FROM TABLE(SESSION(TABLE c PARTITION BY (a, b), DESCRIPTOR(ts), INTERVAL '10' MINUTE));
+        INSERT INTO c VALUES (1, 2, '2026-01-31 12:05'), (2, 3, '2026-01-31 12:06')
+    """)
+    assert db.sql("SELECT * FROM top").rows() == [(D(2026, 1, 31, 12, 9, 59, 999000), 2)]
+    assert _sorted(db["spans"].rows()) == [(1, D(2026, 1, 31, 12, 5)), (2, D(2026, 1, 31, 12, 6))]
+    db.sql("DELETE FROM c WHERE a = 2")
+    assert db.sql("SELECT a FROM top").rows() == [(1,)]
+    with pytest.raises(ev.PlanError, match="there is no column window_time"):
+        db.sql("SELECT window_time FROM (SELECT * FROM TUMBLE(c, ts, INTERVAL '10 minutes'))")
 
 
 def test_lateness_is_a_watermark(db: Session) -> None:

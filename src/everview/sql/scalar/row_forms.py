@@ -78,7 +78,13 @@ def on_map(scalars: Scalars, node: exp.Map) -> Expr:
     return scalars.call("map_make", scalars.bind(node.args["keys"]), scalars.bind(node.args["values"]))
 
 
+def on_tuple(scalars: Scalars, node: exp.Tuple) -> Expr:
+    """(1, 'a'): the same as ROW(1, 'a')"""
+    return row(scalars, values(scalars, node.expressions))
+
+
 FORMS: Forms = {
+    exp.Tuple: on_tuple,
     exp.Dot: on_dot,
     exp.Struct: on_struct,
     exp.Map: on_map,

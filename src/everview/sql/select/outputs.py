@@ -9,13 +9,16 @@ from sqlglot import exp
 
 from everview.codes.digits import whole_number
 from everview.errors import did_you_mean
-from everview.expr.nodes import Expr
+from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.type_names import in_words
 from everview.sql.select import stars
 from everview.sql.select.grouping import Grouped
 from everview.sql.select.scopes import Field
+from everview.sql.text import consumed_parts
 from everview.sql.text.dialects import DEFAULT
+from everview.types import INT
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -26,11 +29,22 @@ def items(compiler: Compiler, select: exp.Select, scalars: Scalars) -> list[tupl
     for i, item in enumerate(select.expressions):
         if is_star(item):
             found += star(compiler, item, scalars)
+        elif isinstance(item, exp.Dot) and isinstance(item.expression, exp.Star):
+            found += _fields(compiler, item, scalars)
         else:
             found.append((output_name(item, i), scalars.bind(item)))
     if not found:
         raise compiler.source.error(select, "E_EMPTY", "SELECT has no columns", "name at least one")
     return found
+
+
+def _fields(compiler: Compiler, item: exp.Dot, scalars: Scalars) -> list[tuple[str, Expr]]:
+    """(row).*: each of its fields"""
+    value = scalars.bind(item.this)
+    if value.type.kind != "struct":
+        raise compiler.source.error(item, "E_TYPE", f"{in_words(value.type)} has no fields", "rows have: (r).*")
+    consumed_parts.understood(item.expression)
+    return [(n, scalars.call("struct_get", value, Literal(INT, i))) for i, n in enumerate(value.type.names)]
 
 
 def is_star(item: exp.Expr) -> bool:

@@ -68,11 +68,14 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     fields = (*table.fields, Field("window_start"), Field("window_end"))
     if WINDOW_TIME not in compiler.source.text.lower() or any(f.name.lower() == WINDOW_TIME for f in fields):
         return Relation(made, fields)
-    return Relation(_with_time(made), (*fields, Field(WINDOW_TIME, starred=False)))
+    named = call_.args[0].this.meta.get("start", -1) if isinstance(call_.args[0], exp.Column) else -1
+    starred = named in compiler.source.notes.described
+    return Relation(_with_time(made), (*fields, Field(WINDOW_TIME, starred=starred)))
 
 
 WINDOW_TIME = "window_time"
-"""The last millisecond of a window, as Flink has it; not a part of *, so it exists only where it is named."""
+"""The last millisecond of a window, as Flink has it. It exists only in texts that name it; there it is a part of * if
+the table is named as in Flink, TABLE t: Calcite, whose form this is too, does not have it."""
 
 
 def _with_time(node: Node) -> Node:

@@ -51,6 +51,10 @@ class Notes:
     """what IF EXISTS and IF NOT EXISTS passed over: told to clients of a server, no warning in a program"""
     session_keys: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """the columns of PARTITION BY in SESSION(TABLE t PARTITION BY ...), by the table's name"""
+    described: set[int] = field(default_factory=set)
+    """the names t in TUMBLE(TABLE t, DESCRIPTOR(ts), ...), as Flink writes it: there * has window_time too"""
+    recursive: int | None = None
+    """CREATE RECURSIVE VIEW, and where the word was"""
     overriding: str = ""
     """INSERT ... OVERRIDING SYSTEM VALUE or USER VALUE: whose values identities take"""
     plan: Choice | None = None

@@ -8,6 +8,7 @@ What has a meaning here is annotated, or rewritten:
     x int NOT NULL FOREIGN KEY REFERENCES t (id)     REFERENCES t (id)
     a LEFT ASOF JOIN b                               ASOF LEFT JOIN
     mz_now()                                         now()
+    CREATE RECURSIVE VIEW v (x) AS query             CREATE VIEW v AS WITH RECURSIVE v (x) AS (query) SELECT * FROM v
     CREATE LOCAL VIEW, DROP MATERIALIZED VIEW, DROP TEMPORARY TABLE    CREATE VIEW, DROP VIEW, DROP TABLE
 
 What does not affect results (placement, performance) is ignored with a *notice* to the author of the statement
@@ -93,6 +94,10 @@ def _note_create(
     text: str, tokens: Sequence[Token], words: list[str], notes: Notes, remove: Remove, write: Write
 ) -> None:
     kind = next((i for i, word in enumerate(words) if i and word not in (*_BEFORE, "LOCAL")), 0)
+    if "RECURSIVE" in words[1:kind] and words[kind] == "VIEW":
+        at = words.index("RECURSIVE")
+        notes.recursive = tokens[at].start
+        remove(at, at)
     if "LOCAL" in words[1:kind] and words[kind] in ("VIEW", "TABLE"):
         at = words.index("LOCAL")
         remove(at, at)

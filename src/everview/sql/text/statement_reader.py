@@ -307,6 +307,7 @@ def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, notes: No
             named += 1
             remove(i, i + 1)
         elif words[i] == "TABLE" and words[i - 1] in ("(", "=>"):
+            notes.described.update(t.start for t in tokens[i + 1 : i + 2])
             remove(i, i)
         elif words[i : i + 2] == ["DESCRIPTOR", "("] and words[i + 3 : i + 4] == [")"]:
             remove(i, i + 1)
@@ -316,9 +317,11 @@ def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, notes: No
 
 
 def _note_partition(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
-    """SESSION(TABLE t PARTITION BY a, b, DESCRIPTOR(ts), ...): the keys belong to the table's name."""
+    """SESSION(TABLE t PARTITION BY a, b, DESCRIPTOR(ts), ...): the keys belong to the table's name; or (a, b)."""
     end = next((i for i in range(at, len(words)) if words[i : i + 2] == [",", "DESCRIPTOR"]), None)
     names = tokens[at + 1 : end]
+    if len(names) > 2 and (names[0].text, names[-1].text) == ("(", ")"):
+        names = names[1:-1]
     if end is None or not names or any(t.text != "," for t in names[1::2]) or any(t.text == "," for t in names[::2]):
         hint = "SESSION(TABLE t PARTITION BY a, b, DESCRIPTOR(ts), INTERVAL '5' MINUTES)"
         raise Source(text).error_at(tokens[at].start, "E_SYNTAX", "PARTITION BY names columns, before DESCRIPTOR", hint)
@@ -436,7 +439,24 @@ def parsed(source: Source) -> exp.Expr:
         word = misspellings.found(source, len(source.text), readable(source.dialect))
         if word is not None:
             raise word.error(source)
+    if source.notes.recursive is not None:
+        _recursive(node, source)
     return recorded(rephrased(node, text))
+
+
+def _recursive(node: exp.Expr, source: Source) -> None:
+    """CREATE RECURSIVE VIEW v (x) AS query: the view of WITH RECURSIVE v (x) AS (query) SELECT * FROM v."""
+    target = node.this if isinstance(node, exp.Create) else None
+    if not isinstance(target, exp.Schema) or not isinstance(node.args.get("expression"), exp.Query):
+        hint = "CREATE RECURSIVE VIEW v (x) AS SELECT ... UNION SELECT ... FROM v"
+        at = source.notes.recursive or 0
+        raise source.error_at(at, "E_SYNTAX", "a recursive view lists its columns and has a query", hint)
+    name = target.this.this
+    alias = exp.TableAlias(this=name.copy(), columns=[c.copy() for c in target.expressions])
+    cte = exp.CTE(this=node.args["expression"], alias=alias)
+    query = exp.select("*").from_(exp.Table(this=name.copy()))
+    query.set("with_", exp.With(expressions=[cte], recursive=True))
+    node.set("expression", query)
 
 
 def _check_calls(source: Source) -> None:
