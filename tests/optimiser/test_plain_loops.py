@@ -244,6 +244,33 @@ def test_names_that_may_be_null_spread_in_trees(query: str) -> None:
         assert unnamed > 10
 
 
+STEPS = ("p.x, e.b, p.c + e.w FROM p JOIN e ON p.y = e.a", "e.a, p.y, p.c + e.w FROM p JOIN e ON p.x = e.b")
+STEPS += ("p.x, q.y, p.c + q.c FROM p JOIN p AS q ON p.y = q.x",)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("end", ["y IN (1, 2, 3)", "x IN (1, 2)", "x = 3", "y = 4 AND x < 3", "x = 1 OR y = 2"])
+def test_the_lengths_of_some_paths(step: str, end: str) -> None:
+    dice = random.Random(step + end)
+    query = f"""WITH RECURSIVE p(x, y, c) AS (SELECT x, y, min(c) AS c FROM (
+        SELECT a AS x, b AS y, w AS c FROM e UNION ALL SELECT {step}) AS s GROUP BY x, y) SELECT * FROM p WHERE {end}"""
+    with ev.connect() as db, ev.connect() as twin:
+        for each, hint in ((db, ""), (twin, "/*+ plan(verbatim) */ ")):
+            each.sql("CREATE TABLE e (a int, b int, w int NOT NULL)")
+            each.sql(f"{hint}CREATE VIEW v AS {query}")
+        assert "loop: trees" in db["v"].explain()
+        held: list[tuple[Any, ...]] = []
+        for _ in range(30):
+            gone = [held.pop(dice.randrange(len(held))) for _ in range(dice.randint(0, 2)) if len(held) > 8]
+            come = [(*(dice.choice((1, 2, 3, 4, 5, 6, None)) for _ in "ab"), dice.randint(0, 4)) for _ in range(2)]
+            held += come
+            for each in (db, twin):
+                with each.transaction():
+                    each["e"].insert(come)
+                    each["e"].delete(gone)
+            assert sorted(db["v"].rows(), key=repr) == sorted(twin["v"].rows(), key=repr), held
+
+
 def test_null_that_may_spread_is_left_to_rounds() -> None:
     with ev.connect() as db:
         edge, start = db.table("e", {"a": int, "b": int}), db.table("s", {"x": int, "v": "int?"})

@@ -97,10 +97,12 @@ class Queries:
                 f"WITH RECURSIVE r(a, b) AS ({start} UNION SELECT r.a, n.b FROM r JOIN n ON r.b = n.a) "
                 f"SELECT x.a, {of} AS b FROM r AS x JOIN r AS y ON x.a = y.b AND x.b = y.a GROUP BY x.a"
             )
-        end = dice.choice(("", "", " WHERE a = 1", " WHERE b = 2", " WHERE a = 1 AND b < 3"))
+        end = dice.choice(("", "", "a = 1", "b = 2", "a = 1 AND b < 3", "b IN (0, 3)", "a < 2", "b = 1 OR b = 2"))
+        step = dice.choice(("t ON r.b = s.a", "t ON r.b = s.a", "n ON r.b = s.a", "r ON r.b = s.a"))
         return (
             f"WITH RECURSIVE r(a, b) AS (SELECT a, b FROM {below} AS q UNION "
-            f"SELECT r.a, t.b FROM r JOIN t ON r.b = t.a) SELECT a, b FROM r{end}"
+            f"SELECT r.a, s.b FROM r JOIN {step.replace(' ON', ' AS s ON')}) SELECT a, b FROM r"
+            f"{end and ' WHERE ' + end}"
         )
 
 

@@ -446,7 +446,7 @@ def _once(way: Way, start: plan.Node, ways: Sequence[Way], selection: Selection)
         raise NotMonotone(reason)
     width, value = way.width, selection.value
     ends = [c for c in range(width) if c != value]
-    if len(ends) != 2 or way.node not in ends or way.conditions:
+    if len(ends) != 2 or way.node not in ends or not all(_is_joined(e, way) for e in way.conditions):
         raise NotMonotone(reason)
     (other,) = (c for c in ends if c != way.node)
     crossed = way.near == other and _is_column(way.outputs[other], other)
@@ -462,6 +462,14 @@ def _once(way: Way, start: plan.Node, ways: Sequence[Way], selection: Selection)
         if own != "same" and reads != {width + value}:
             raise NotMonotone(reason)
     return replace(way, edges=start, twice=False)
+
+
+def _is_joined(condition: Expr, way: Way) -> bool:
+    """Whether a condition is only that the join column of the edges is not NULL: paths keep it from their start, so
+    it is the same to ask it of the start.
+    """
+    tested = condition.args[0] if isinstance(condition, Call) and condition.op == "is_not_null" else None
+    return tested is not None and _is_column(tested, way.width + way.near)
 
 
 def _makes(way: Way, value: int) -> str | None:

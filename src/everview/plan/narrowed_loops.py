@@ -86,7 +86,7 @@ class _Rewriting:
         if not isinstance(below, plan.LoopResult) or below in self.arranged or self.readers[below] > 1:
             return None
         columns = unchanged(below.loop)
-        inside = [c for c in conditions if c.columns() and c.columns() <= columns and _is_total(c)]
+        inside = [c for c in conditions if c.columns() and c.columns() <= columns and is_total(c)]
         if not inside:
             return None
         result = replace(below, loop=_restricted(below.loop, inside))
@@ -94,7 +94,7 @@ class _Rewriting:
         return plan.Filter(result, conjunction(outside)) if outside else result
 
 
-def _is_total(condition: Expr) -> bool:
+def is_total(condition: Expr) -> bool:
     """Whether a condition can be tested on any row without failing."""
     return all(isinstance(e, ColumnRef | Literal) or (isinstance(e, Call) and e.op in TOTAL) for e in condition.walk())
 

@@ -10,6 +10,7 @@ Applied when a view is built, and reported by `explain` in a line. The stored pl
 was made of, so that none of it can be dropped unnoticed:
 
     constant_conditions  conditions that are constant, and what is empty because of them
+    linear_recursion  conditions on the near end of paths made of paths: they grow by edges
     backward_search  conditions on the far end of a recursion: searched backwards
     constant_columns  columns of a recursion with one value in all rows: left out of it
     strong_components  the least mutually reachable node: strong components, not all pairs
@@ -39,6 +40,7 @@ from everview.plan.rewrites.disjunctive_joins import without_either
 from everview.plan.rewrites.edge_trimming import with_hashed_labels
 from everview.plan.rewrites.filter_pushdown import with_early_filters
 from everview.plan.rewrites.implied_conditions import with_implied_conditions
+from everview.plan.rewrites.linear_recursion import with_linear_recursions
 from everview.plan.rewrites.outer_joins import without_unread_joins
 from everview.plan.rewrites.self_joins import without_joins_of_itself
 from everview.plan.rewrites.single_row_groups import without_single_groups
@@ -52,6 +54,7 @@ REWRITES: dict[str, Rewrite] = {
     "implied": with_implied_conditions,
     "narrowed": narrowed,
     "constants": without_constants,
+    "linear": with_linear_recursions,
     "backwards": with_backward_searches,
     "fixed": without_constant_columns,
     "strong": with_strong_components,
@@ -66,7 +69,7 @@ REWRITES: dict[str, Rewrite] = {
 WRITTEN = ("filters", "implied", "narrowed")
 """Those stored in a view's plan."""
 
-BEFORE = ("constants", "backwards", "fixed", "strong", "trimming", "outer", "itself")
+BEFORE = ("constants", "linear", "backwards", "fixed", "strong", "trimming", "outer", "itself")
 AFTER = ("groups", "either")
 """Those applied when a view is built: before loops and columns are processed, and after."""
 
@@ -76,6 +79,7 @@ DONE = {
     "narrowed": "conditions on a recursion are tested where it starts",
     "either": "a join on one condition or another is several joins",
     "constants": "what is always true, or never, is left out",
+    "linear": "paths made of paths grow by edges, from where they are asked for",
     "backwards": "a recursion whose far end is given is searched from there",
     "fixed": "a column of a recursion with one value in all rows is left out of it",
     "strong": "nodes that reach each other are strong components, not pairs",

@@ -9,6 +9,8 @@ a recursion whose last argument is bound. For the recursion from S along E,
 
     X(q, 3)     S(q, n), and from n edges lead to 3:     from 3 backwards, a recursion with one column
 
+Of several ends (`dst IN (3, 5)`) the backward recursion keeps which one it is.
+
 With sums along the edges, of which the least is kept, the backward recursion has sums, too, and both are added. Bounds
 on sums, states, and other operations on values are not rewritten.
 """
@@ -23,7 +25,7 @@ from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables, readers
 from everview.plan.frontier import Frontier, Rule
-from everview.plan.loop_ways import NotMonotone
+from everview.plan.loop_ways import NotMonotone, disjuncts
 from everview.plan.monotone import recognised
 from everview.plan.rewrites.traversal import everywhere
 from everview.types import INT, DataType
@@ -56,15 +58,22 @@ def _changed(node: plan.Node, arranged: Container[plan.Node], read: dict[plan.No
     except NotMonotone:
         return node
     tested = conjuncts(node.predicate)
-    given = next((c for c in tested if _end(c, found) is not None), None)
+    given = next((c for c in tested if _ends(c, found) is not None), None)
     if given is None or not _is_plain(found):
         return node
-    end = _end(given, found)
-    assert end is not None
-    made = _from_end(found, end)
+    ends = _ends(given, found)
+    assert ends
+    made = _from_ends(found, ends)
     others = [c for c in tested if c is not given]
     made = plan.Project(made, tuple(ColumnRef(t, i) for i, t in enumerate(node.types)))
     return plan.Filter(made, conjunction(others)) if others else made
+
+
+def _ends(condition: Expr, found: Frontier) -> list[Literal] | None:
+    """The constants of which the far end must equal one."""
+    cases = [_end(case, found) for case in disjuncts(condition)]
+    ends = [case for case in cases if case is not None]
+    return list(dict.fromkeys(ends)) if len(ends) == len(cases) else None
 
 
 def _end(condition: Expr, found: Frontier) -> Literal | None:
@@ -86,11 +95,20 @@ def _is_plain(found: Frontier) -> bool:
 
 @dataclass
 class _Backwards:
-    """The recursion against the edges: (node), or (node, sum)."""
+    """The recursion against the edges: (node), which end it leads to if there are several, and the sum if wanted."""
 
     found: Frontier
-    end: Literal
+    ends: list[Literal]
     kind: DataType
+
+    @property
+    def several(self) -> bool:
+        return len(self.ends) > 1
+
+    @property
+    def value(self) -> int:
+        """The column of the sum."""
+        return 2 if self.several else 1
 
     def loop(self) -> plan.Node:
         start = self._start()
@@ -99,44 +117,50 @@ class _Backwards:
         union = plan.Union((*ways, start))
         body: plan.Node = plan.Threshold(union, "distinct")
         if self.found.value is not None:
-            body = plan.Reduce(union, (0,), (plan.Aggregate("min", 1, INT),))
+            body = plan.Reduce(union, tuple(range(self.value)), (plan.Aggregate("min", self.value, INT),))
         return plan.LoopResult(plan.Loop(1, (start,), (body,)), 0)
 
     def _types(self) -> plan.Types:
-        return (self.kind,) if self.found.value is None else (self.kind, INT)
+        end = (self.found.columns[self.found.node].optional(False),) if self.several else ()
+        return (self.kind, *end) if self.found.value is None else (self.kind, *end, INT)
 
     def _start(self) -> plan.Node:
-        row = (self.end.value,) if self.found.value is None else (self.end.value, 0)
-        return plan.Constant((row,), self._types())
+        zero = () if self.found.value is None else (0,)
+        rows = [(end.value, *((end.value,) if self.several else ()), *zero) for end in self.ends]
+        return plan.Constant(tuple(rows), self._types())
 
     def _way(self, variable: plan.Variable, rule: Rule) -> plan.Node:
         edges, width = self.found.edges[rule.edges], len(variable.types)
         join = plan.Join(variable, edges, (0,), (rule.far,))
         near: list[Expr] = [ColumnRef(self.kind, width + rule.near)]
+        near += [ColumnRef(t, 1) for t in variable.types[1 : self.value]]
         if self.found.value is not None:
             near.append(self._longer(rule, edges, width))
         return plan.Project(join, tuple(near))
 
     def _longer(self, rule: Rule, edges: plan.Node, width: int) -> Expr:
-        own: Expr = ColumnRef(INT, 1)
+        own: Expr = ColumnRef(INT, self.value)
         if rule.along == "same":
             return own
         weight = Literal(INT, rule.constant) if rule.weight is None else ColumnRef(INT, width + rule.weight)
         return call("add", own, weight)
 
 
-def _from_end(found: Frontier, end: Literal) -> plan.Node:
-    """What the recursion has for this end."""
+def _from_ends(found: Frontier, ends: list[Literal]) -> plan.Node:
+    """What the recursion has for these ends."""
     nullable = any(found.edges[r.edges].types[r.near].nullable for r in found.rules)
     kind = found.columns[found.node].optional(nullable)
-    back = _Backwards(found, end, kind).loop()
+    backwards = _Backwards(found, ends, kind)
+    back = backwards.loop()
     width = len(found.columns)
     join = plan.Join(found.start, back, (found.node,), (0,))
     columns: list[Expr] = [ColumnRef(t, i) for i, t in enumerate(found.start.types)]
-    columns[found.node] = Literal(found.columns[found.node], end.value)
+    columns[found.node] = Literal(found.columns[found.node], ends[0].value)
+    if backwards.several:
+        columns[found.node] = ColumnRef(back.types[1], width + 1)
     if found.value is None:
         return plan.Threshold(plan.Project(join, tuple(columns)), "distinct")
-    columns[found.value] = call("add", ColumnRef(INT, found.value), ColumnRef(INT, width + 1))
+    columns[found.value] = call("add", ColumnRef(INT, found.value), ColumnRef(INT, width + backwards.value))
     keys = tuple(c for c in range(width) if c != found.value)
     least = plan.Reduce(plan.Project(join, tuple(columns)), keys, (plan.Aggregate("min", found.value, INT),))
     order = [*keys, found.value]

@@ -185,9 +185,20 @@ def _dropped(node: plan.Node, kept: list[int]) -> plan.Node:
     if isinstance(node, plan.Union):
         return plan.Union(tuple(_dropped(child, kept) for child in node.inputs))
     if isinstance(node, plan.Project):
-        return replace(node, exprs=tuple(node.exprs[c] for c in kept))
+        return _dropped_below(replace(node, exprs=tuple(node.exprs[c] for c in kept)), node.exprs, kept)
     if isinstance(node, plan.Reduce):
         keys = tuple(k for i, k in enumerate(node.keys) if i in kept)
         if keys and len(kept) == len(keys) + len(node.aggregates):
             return replace(node, keys=keys)
     return plan.Project(node, tuple(ColumnRef(node.types[c], c) for c in kept))
+
+
+def _dropped_below(made: plan.Project, before: tuple[Expr, ...], kept: list[int]) -> plan.Project:
+    """A projection without a column that an aggregate below it only has for that: one key less."""
+    gone = {e.index for c, e in enumerate(before) if c not in kept and isinstance(e, ColumnRef)}
+    below, read = made.child, {c for e in made.exprs for c in e.columns()}
+    if not isinstance(below, plan.Reduce | plan.Project) or gone & read or not gone:
+        return made
+    left = [c for c in range(len(below.types)) if c not in gone]
+    places = {c: ColumnRef(below.types[c], i) for i, c in enumerate(left)}
+    return plan.Project(_dropped(below, left), tuple(e.remap(places) for e in made.exprs))
