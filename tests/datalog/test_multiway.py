@@ -32,7 +32,10 @@ TABLES = {"r": 2, "s": 2, "t": 3, "u": 1}
 
 
 def session(shards: int = 0) -> ev.Session:
-    db = local_shards(shards=shards) if shards else ev.connect()
+    return with_tables(local_shards(shards=shards) if shards else ev.connect())
+
+
+def with_tables(db: ev.Session) -> ev.Session:
     for name, width in TABLES.items():
         db.table(name, {f"c{i}": int for i in range(width)} | ({"maybe": int | None} if name == "s" else {}))
     return db

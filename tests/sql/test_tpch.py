@@ -53,8 +53,8 @@ def _parts(table: pa.Table) -> list[pa.Table]:
 class Run:
     """Both engines with the same data."""
 
-    def __init__(self, data: dict[str, pa.Table]) -> None:
-        self.db = ev.connect()
+    def __init__(self, data: dict[str, pa.Table], db: ev.Session | None = None) -> None:
+        self.db = ev.connect() if db is None else db
         self.db.sql((HERE / "schema.sql").read_text())
         for name, text in QUERIES.items():
             self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {text}")
