@@ -214,3 +214,14 @@ def test_errors_have_the_words_of_the_text(dialect: str, text: str, code: str, c
         _asked(dialect, text)
     assert (caught.value.code, caught.value.column) == (code, column), caught.value  # type: ignore[attr-defined]
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("dialect", ["default", "duckdb", "spark", "mysql", "snowflake", "redshift"])
+def test_the_type_of_a_constant_comes_before_the_operators_behind_it(dialect: str) -> None:
+    """sqlglot casts the text first, and makes a constant of the result."""
+    with ev.connect() as db:
+        db.sql(f"SET dialect = '{dialect}'" if dialect != "default" else "SET dialect = default")
+        ((moment, day),) = db.sql(
+            "SELECT date '2024-02-29'::timestamp AS m, timestamp '2024-02-29 12:00'::date AS d"
+        ).rows()
+    assert moment.replace(tzinfo=None) == dt.datetime(2024, 2, 29) and type(day) is dt.date

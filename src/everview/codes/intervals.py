@@ -156,6 +156,7 @@ _ISO = re.compile(
     r"(?:T(?:(?P<h>[+-]?[\d.]+)H)?(?:(?P<m>[+-]?[\d.]+)M)?(?:(?P<s>[+-]?[\d.]+)S)?)?",
     re.IGNORECASE,
 )
+_ISO_CLOCK = re.compile(r"P(\d{4})-(\d{2})-(\d{2})(?:T(\d{1,2}:\d{2}(?::\d{2}(?:\.\d*)?)?))?", re.IGNORECASE)
 _ISO_UNITS = {"Y": "year", "M": "month", "W": "week", "D": "day", "h": "hour", "m": "minute", "s": "second"}
 
 
@@ -178,6 +179,9 @@ def parse(text: str, unit: str = "second") -> Interval:
     """Parse an interval as PostgreSQL does; `unit` applies to a number without one. ValueError if invalid."""
     body = text.strip()
     if body[:1] in ("P", "p"):
+        if (clocked := _ISO_CLOCK.fullmatch(body)) is not None:
+            years, months, days, clock = clocked.groups()
+            return parse(f"{years} years {months} months {days} days {clock or ''}")
         found = _ISO.fullmatch(body)
         amounts = [(_ISO_UNITS[k], v) for k, v in (found.groupdict() if found else {}).items() if v is not None]
         if not amounts:

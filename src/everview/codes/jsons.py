@@ -78,7 +78,7 @@ def _checked(value: Any) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise TypeError(f"JSON has no {value}")
-        return int(value) if value == int(value) else value
+        return int(Decimal(repr(value))) if value == int(value) else value  # 1e23 is a one and zeros
     if isinstance(value, Decimal):
         if not value.is_finite():
             raise TypeError(f"JSON has no {value}")
@@ -108,7 +108,14 @@ def canonical(value: Any) -> str:
 
 
 def order_key(value: Any) -> tuple[Any, ...]:
-    """A sort key with jsonb's order: null, texts, numbers, false, true, arrays by length, objects by size."""
+    """A sort key with jsonb's order: null, texts, numbers, false, true, arrays by length, objects by size.
+
+    The empty array alone sorts before everything, for historical reasons of PostgreSQL; inside others it does not.
+    """
+    return (-1,) if isinstance(value, list) and not value else _inner_key(value)
+
+
+def _inner_key(value: Any) -> tuple[Any, ...]:
     if value is None or isinstance(value, JsonNull):
         return (0,)
     if isinstance(value, bool):
@@ -118,5 +125,5 @@ def order_key(value: Any) -> tuple[Any, ...]:
     if isinstance(value, (int, float, Decimal)):
         return 2, Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if isinstance(value, list):
-        return 4, len(value), *(order_key(v) for v in value)
-    return 5, len(value), *((key_order(k), order_key(v)) for k, v in value.items())
+        return 4, len(value), *(_inner_key(v) for v in value)
+    return 5, len(value), *((key_order(k), _inner_key(v)) for k, v in value.items())

@@ -14,6 +14,7 @@ In reading order:
     python_functions, python_function_types     functions of Python values, and their types
     numeric_columns        numerics over whole columns
     numeric_functions, text_conversion  numerics, intervals, zones; values in PostgreSQL's text format
+    moment_texts                        dates and times in the forms that PostgreSQL reads
     json_functions, array_functions, jsonpath, jsonpath_parser   JSON, arrays, structs and maps
     variance, exact_variance    computed from sums
 """

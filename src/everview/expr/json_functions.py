@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -313,17 +312,25 @@ MAKERS: dict[str, Callable[[Call], Function]] = {
     "json_values": _of(lambda value: [_top(v) for v in _fields(value).values()]),
     "json_value_texts": _of(lambda value: [_said(v) for v in _fields(value).values()]),
     "json_strip_nulls": _of(_stripped),
-    "json_pretty": _of(lambda value: json.dumps(_printable(value), indent=4, ensure_ascii=False)),
+    "json_pretty": _of(lambda value: _pretty(value)),
     "to_json": _to_json,
     "json_object": _object,
     "json_array": _array,
 }
 
 
-def _printable(value: Any) -> Any:
-    if isinstance(value, JsonNull):
-        return None
-    return value
+def _pretty(value: Any, depth: int = 0) -> str:
+    """jsonb_pretty: one line for each part, also for the end of an empty one."""
+    if not isinstance(value, (dict, list)):
+        return jsons.canonical(value)
+    deeper = "    " * (depth + 1)
+    if isinstance(value, dict):
+        parts = [f"{deeper}{jsons.canonical(key)}: {_pretty(v, depth + 1)}" for key, v in value.items()]
+    else:
+        parts = [f"{deeper}{_pretty(v, depth + 1)}" for v in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    body = "".join(f"\n{part}," for part in parts)[:-1]
+    return f"{first}{body}\n{'    ' * depth}{last}"
 
 
 SEES_NULLS = frozenset({"json_object", "json_array"})

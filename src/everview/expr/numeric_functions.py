@@ -20,21 +20,10 @@ from typing import Any
 from everview.codes import intervals, packed
 from everview.codes.intervals import DAY, HOUR, MINUTE, SECOND, Interval
 from everview.expr import python_function_types
+from everview.expr.moment_texts import in_zone, parse_moment, zone_of
 from everview.expr.nodes import Call
 from everview.expr.string_functions import RowFailure
-from everview.expr.text_conversion import (
-    EXACT,
-    aware,
-    char_of,
-    float_text,
-    in_zone,
-    of_text,
-    parse_moment,
-    plain_text,
-    rounded,
-    text_of,
-    zone_of,
-)
+from everview.expr.text_conversion import EXACT, aware, char_of, float_text, of_text, plain_text, rounded, text_of
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_DOMAIN
 from everview.types import FREE, MOST_DIGITS, DataType, bounds
 
@@ -376,6 +365,8 @@ _PARTS: dict[str, Callable[[Interval], Any]] = {
     "day": lambda v: v.days,
     "hour": lambda v: _toward(v.microseconds, HOUR),
     "minute": lambda v: _toward(v.microseconds - HOUR * _toward(v.microseconds, HOUR), MINUTE),
+    "millisecond": lambda v: Decimal(v.microseconds - MINUTE * _toward(v.microseconds, MINUTE)).scaleb(-3),
+    "microsecond": lambda v: v.microseconds - MINUTE * _toward(v.microseconds, MINUTE),
     "second": lambda v: Decimal(v.microseconds - MINUTE * _toward(v.microseconds, MINUTE)).scaleb(-6),
     "epoch": lambda v: Decimal(
         (_toward(v.months, 12) * 31_557_600 + (v.months - 12 * _toward(v.months, 12)) * 2_592_000) * SECOND

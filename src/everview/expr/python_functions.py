@@ -54,7 +54,9 @@ _OURS = PACKED | {"enum", "char", "timestamptz", "time"}
 
 def is_packed(call: Call) -> bool:
     """Whether an argument or the result of a call is of a kind that the VM does not support."""
-    if call.op in {"lt", "le", "gt", "ge", "greatest", "least"}:
+    if call.op in {"greatest", "least"}:
+        return call.args[0].type.kind in PACKED or call.args[0].type.kind == "char"
+    if call.op in {"lt", "le", "gt", "ge"}:
         return call.args[0].type.kind in PACKED
     if not call.op.startswith("cast_"):
         return call.type.kind in PACKED or any(a.type.kind in PACKED for a in call.args)

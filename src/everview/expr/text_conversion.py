@@ -16,6 +16,7 @@ from typing import Any
 from everview.codes import intervals, jsons, packed
 from everview.codes.digits import float_of
 from everview.codes.immutable import FrozenDict, FrozenList
+from everview.expr import moment_texts
 from everview.types import FREE, DataType, bounds
 
 EXACT = Context(prec=200)
@@ -168,13 +169,13 @@ def of_text(declared: DataType) -> Callable[[str], Any]:
         case "decimal" | "numeric":
             return lambda text: rounded(_decimal(text), declared.scale)
         case "date":
-            return lambda text: dt.date.fromisoformat(text.strip())
+            return moment_texts.date_of
         case "timestamp":
-            return lambda text: parse_moment(text).replace(tzinfo=None)
+            return moment_texts.timestamp_of
         case "timestamptz":
-            return lambda text: aware(parse_moment(text))
+            return lambda text: aware(moment_texts.parse_moment(text))
         case "time":
-            return _time
+            return moment_texts.time_of
         case "interval":
             return intervals.parse
         case "uuid":
@@ -245,80 +246,9 @@ def rounded(value: Decimal, scale: int) -> Decimal:
     return value.quantize(Decimal(1).scaleb(-scale), "ROUND_HALF_UP", EXACT)
 
 
-_MOMENT = re.compile(
-    r"(?P<day>\d{4}-\d{1,2}-\d{1,2})"
-    r"(?:[T ]\s*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<part>\d*))?)?)?"
-    r"\s*(?P<zone>Z|[+-]\d{1,2}(?::?\d{2})?(?::\d{2})?|[A-Za-z][\w/+-]*)?",
-    re.IGNORECASE,
-)
-
-
-def parse_moment(text: str) -> dt.datetime:
-    """Parse a moment, with a zone if it has one; ISO 8601 and PostgreSQL's variant of it."""
-    found = _MOMENT.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(text)
-    year, month, day = map(int, found["day"].split("-"))
-    parts = [int(found[name] or 0) for name in ("hour", "minute", "second")]
-    micros = round(Decimal("0." + (found["part"] or "0")) * 1_000_000)
-    midnight = parts[0] == 24
-    if midnight and any((*parts[1:], micros)):
-        raise ValueError(text)
-    moment = dt.datetime(year, month, day, 0 if midnight else parts[0], parts[1], parts[2])
-    moment += dt.timedelta(days=int(midnight), microseconds=micros)
-    return moment if found["zone"] is None else in_zone(moment, found["zone"])
-
-
-def in_zone(moment: dt.datetime, zone: str) -> dt.datetime:
-    """The moment of a local time in a zone; the later of two if ambiguous, and in a gap as if there were none."""
-    place = zone_of(zone)
-    first, second = moment.replace(tzinfo=place, fold=0), moment.replace(tzinfo=place, fold=1)
-    before, after = first.utcoffset(), second.utcoffset()
-    return second if before is not None and after is not None and before > after else first
-
-
 def aware(moment: dt.datetime) -> dt.datetime:
     """In UTC, which is the default zone."""
     return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
-
-
-_OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2}))?(?::(\d{2}))?")
-
-
-def zone_of(name: str) -> dt.tzinfo:
-    """A time zone by its name, or by its ISO 8601 offset; ValueError if there is none.
-
-    >>> str(zone_of("Europe/Oslo")), zone_of("+01:30")
-    ('Europe/Oslo', datetime.timezone(datetime.timedelta(seconds=5400)))
-    """
-    import zoneinfo
-
-    if name.upper() in ("UTC", "Z", "GMT"):
-        return dt.UTC
-    offset = _OFFSET.fullmatch(name)
-    if offset is not None:
-        seconds = int(offset[2]) * 3600 + int(offset[3] or 0) * 60 + int(offset[4] or 0)
-        return dt.timezone(dt.timedelta(seconds=-seconds if offset[1] == "-" else seconds))
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        pass
-    found = next((z for z in zoneinfo.available_timezones() if z.lower() == name.lower()), None)
-    if found is None:
-        raise ValueError(f"there is no time zone {name!r}")
-    return zoneinfo.ZoneInfo(found)
-
-
-def _time(text: str) -> dt.time:
-    found = re.fullmatch(r"\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d*))?)?\s*", text)
-    if found is None:
-        raise ValueError(text)
-    micros = round(Decimal("0." + (found[4] or "0")) * 1_000_000)
-    start = dt.datetime(1970, 1, 1, int(found[1]), int(found[2]), int(found[3] or 0))
-    moved = start + dt.timedelta(microseconds=micros)
-    if moved.day != 1:
-        raise ValueError(text)
-    return moved.time()
 
 
 def _uuid(text: str) -> uuid.UUID:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from everview.expr import python_function_types
 from everview.expr.common_types import MAX_SCALE, NUMBERS, ORDERED, NoMatch, Rule, Types, common_type
-from everview.types import BOOL, FLOAT, INT, STR, DataType, decimal, numeric
+from everview.types import BOOL, FLOAT, FREE, INT, MOST_DIGITS, STR, DataType, decimal, numeric
 
 
 def need(condition: bool) -> None:
@@ -106,13 +106,28 @@ def attempt(types: Types) -> tuple[Types, DataType]:
 
 
 def equality(types: Types) -> tuple[Types, DataType]:
-    t = common(types)
+    t = _comparable(types, common(types))
     return (t, t), BOOL
 
 
 def order(types: Types) -> tuple[Types, DataType]:
-    t = common(types, ORDERED)
+    t = _comparable(types, common(types, ORDERED))
     return (t, t), BOOL
+
+
+def _comparable(types: Types, both: DataType) -> DataType:
+    """A type in which numbers can be compared without overflow: 2.5 with a number of 38 digits before the point."""
+    if both.kind != "numeric" or both.scale >= FREE or len({(t.kind, t.scale, t.width) for t in types}) == 1:
+        return both
+    before = max(_digits_before(t) for t in types)
+    return numeric(FREE).optional(both.nullable) if before + both.scale > MOST_DIGITS else both
+
+
+def _digits_before(declared: DataType) -> int:
+    """How many digits numbers of a type have before the point at most."""
+    if declared.kind == "int":
+        return 19
+    return (declared.width or (18 if declared.kind == "decimal" else MOST_DIGITS)) - declared.scale
 
 
 def extreme(types: Types) -> tuple[Types, DataType]:

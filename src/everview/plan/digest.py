@@ -170,7 +170,8 @@ class _Saying:
             said = [f for f in fields(value) if f.name not in ("names", "width") or getattr(value, f.name)]
             return [type(value), *(_Said(self.text(getattr(value, f.name), inside)) for f in said)]
         if is_dataclass(value):
-            return [type(value), *(_Said(self.field(value, f.name, inside)) for f in fields(value))]
+            said = [f for f in fields(value) if "later" not in f.metadata or getattr(value, f.name)]
+            return [type(value), *(_Said(self.field(value, f.name, inside)) for f in said)]
         return [type(value), *(self._reduced(value) if self._code else ())]
 
     def _function(self, function: types.FunctionType) -> list[Any]:

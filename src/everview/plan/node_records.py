@@ -131,7 +131,7 @@ def _field(value: Any, field: str, places: Mapping[int, int], name: Callable[[Fu
         return _written(found, places, name)
     kind = wrapper(found)
     if kind is not None:
-        return {kind.__name__: [_field(found, f.name, places, name) for f in fields(kind)]}
+        return {kind.__name__: _trimmed(kind, [_field(found, f.name, places, name) for f in fields(kind)])}
     return {"ours": found.__qualname__} if is_ours(found) else {"fn": name(found)}
 
 
@@ -170,9 +170,14 @@ _FIRST_FIELDS: dict[type, int] = {DataType: 4, Frame: 3, WindowCall: 6}
 def _trimmed(kind: type, values: list[Any]) -> list[Any]:
     """A part's fields without unset newer ones, so that it is written as by older versions."""
     defaults = _defaults(kind)
-    while len(values) > _FIRST_FIELDS.get(kind, len(values)) and values[-1] == defaults[len(values) - 1]:
+    while len(values) > _first_fields(kind) and values[-1] == defaults[len(values) - 1]:
         values.pop()
     return values
+
+
+def _first_fields(kind: Any) -> int:
+    """How many fields a part had at first. Those of wrappers that came later say so: `metadata={"later": True}`."""
+    return _FIRST_FIELDS.get(kind, sum("later" not in f.metadata for f in fields(kind)))
 
 
 def _defaults(kind: Any) -> list[Any]:
@@ -218,7 +223,7 @@ def read_node(data: Any, nodes: Sequence[Placed], function: Callable[[str], Func
 
 def _made(kind: Any, values: Any, nodes: Sequence[Placed], function: Callable[[str], Function]) -> Any:
     hints = _hints(kind)
-    if isinstance(values, list) and _FIRST_FIELDS.get(kind, len(hints)) <= len(values) < len(hints):
+    if isinstance(values, list) and _first_fields(kind) <= len(values) < len(hints):
         values = [*values, *_defaults(kind)[len(values) :]]
     if not isinstance(values, list) or len(values) != len(hints):
         raise refused(f"a {kind.__name__} has {len(hints)} fields")

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from everview.sql.lists import itself, sortable
+from everview.sql.lists import itself, ordered
+from everview.types import DataType
 
 Row = tuple[Any, ...]
 Counted = list[tuple[Row, int]]
@@ -39,6 +40,8 @@ class Folding:
     distinct: bool = False
     filtered: bool = False
     fraction: float = 0.0
+    types: tuple[DataType, ...] = field(default=(), metadata={"later": True})
+    """Those of the arguments and the sort columns, if some do not sort by themselves (`everview.sql.lists.told`)."""
 
     @property
     def __name__(self) -> str:
@@ -47,19 +50,19 @@ class Folding:
     def __call__(self, key: Row, group: Counted) -> list[Row]:
         at = self.keys + self.filtered
         rows = [(row[at:], n) for row, n in group if n > 0 and (not self.filtered or row[self.keys])]
-        rows = in_order(rows, self.width, self.order)
+        rows = in_order(rows, self.width, self.order, self.types)
         args = [(row[: self.width], n) for row, n in rows if self.name in KEEP_NULLS or None not in row[: self.width]]
         if self.distinct:
             args = [(row, 1) for row in {tuple(map(itself, row)): row for row, _ in args}.values()]
         return [(FOLDS[self.name](args, self) if args else None,)]
 
 
-def in_order(rows: Counted, width: int, order: tuple[bool, ...]) -> Counted:
+def in_order(rows: Counted, width: int, order: tuple[bool, ...], types: tuple[DataType, ...] = ()) -> Counted:
     """Rows sorted by the columns behind their arguments (True: downwards), then by these; NULLs come last."""
     columns = [(c, False) for c in range(width)] + [(width + i, down) for i, down in enumerate(order)]
     for column, down in [*columns[:width], *reversed(columns[width:])]:
         known = [r for r in rows if r[0][column] is not None]
-        known.sort(key=lambda r, c=column: sortable(r[0][c]), reverse=down)  # type: ignore[misc]
+        known.sort(key=lambda r, c=column: ordered(r[0][c], c, types), reverse=down)  # type: ignore[misc]
         rows = known + [r for r in rows if r[0][column] is None]
     return rows
 
@@ -71,10 +74,11 @@ def _values(rows: Counted) -> list[Any]:
     return [row[0] for row, n in rows for _ in range(n)]
 
 
-def _extreme(rows: Counted, largest: bool) -> Any:
+def _extreme(rows: Counted, of: Folding, largest: bool) -> Any:
     """The first argument where the second is extreme; of several the smallest."""
-    best = (max if largest else min)(sortable(row[1]) for row, _ in rows)
-    return min((row[0] for row, _ in rows if sortable(row[1]) == best), key=sortable)
+    best = (max if largest else min)(ordered(row[1], 1, of.types) for row, _ in rows)
+    first = (row[0] for row, _ in rows if ordered(row[1], 1, of.types) == best)
+    return min(first, key=lambda value: ordered(value, 0, of.types))
 
 
 def _mode(rows: Counted) -> Any:
@@ -194,8 +198,8 @@ def _of_pairs(function: Callable[[Pairs], float | None]) -> Callable[[Counted, F
 
 
 FOLDS: dict[str, Callable[[Counted, Folding], Any]] = {
-    "arg_min": lambda rows, _: _extreme(rows, largest=False),
-    "arg_max": lambda rows, _: _extreme(rows, largest=True),
+    "arg_min": lambda rows, of: _extreme(rows, of, largest=False),
+    "arg_max": lambda rows, of: _extreme(rows, of, largest=True),
     "first": lambda rows, _: rows[0][0][0],
     "last": lambda rows, _: rows[-1][0][0],
     "mode": lambda rows, _: _mode(rows),

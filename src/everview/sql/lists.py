@@ -7,27 +7,26 @@ Without ORDER BY the values are in their own order, so that the result is determ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
+from everview.codes import packed
 from everview.codes.immutable import JsonNull
 from everview.codes.jsons import order_key
 from everview.errors import InputError
+from everview.types import DataType
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Listing:
+class _Lists:
     """A group reduction for `PythonReduce`.
 
     A row is the keys, then whether it counts (`filtered`), the value, and the sort columns.
-
-    >>> Listing(1, order=(True,), separator="-")(("k",), [(("k", "a", 1), 1), (("k", "b", 2), 2), (("k", None, 3), 1)])
-    [('b-b-a',)]
-    >>> Listing(0, order=(), filtered=True)((), [((True, 2.5), 1), ((False, 1.0), 1), ((True, None), 1)])
-    [([2.5, None],)]
     """
 
     keys: int
@@ -35,10 +34,6 @@ class Listing:
     separator: str | None = None
     distinct: bool = False
     filtered: bool = False
-
-    @property
-    def __name__(self) -> str:
-        return "array_agg" if self.separator is None else "string_agg"
 
     def __call__(self, key: Row, group: list[tuple[Row, int]]) -> list[Row]:
         at = self.keys + self.filtered
@@ -60,7 +55,33 @@ class Listing:
 
     def sortable(self, value: Any, column: int) -> Any:
         """What the values of a column (0: those that are listed) sort by."""
-        return sortable(value)
+        raise NotImplementedError
+
+    def made(self, values: list[Any]) -> Any:
+        """One value of many."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Listing(_Lists):
+    """The values as an array, or as one text.
+
+    >>> Listing(1, order=(True,), separator="-")(("k",), [(("k", "a", 1), 1), (("k", "b", 2), 2), (("k", None, 3), 1)])
+    [('b-b-a',)]
+    >>> Listing(0, order=(), filtered=True)((), [((True, 2.5), 1), ((False, 1.0), 1), ((True, None), 1)])
+    [([2.5, None],)]
+    """
+
+    types: tuple[DataType, ...] = field(default=(), metadata={"later": True})
+    """Those of the value and the sort columns, if some do not sort by themselves (`told`)."""
+
+    @property
+    def __name__(self) -> str:
+        return "array_agg" if self.separator is None else "string_agg"
+
+    def sortable(self, value: Any, column: int) -> Any:
+        """What the values of a column (0: those that are listed) sort by."""
+        return ordered(value, column, self.types)
 
     def made(self, values: list[Any]) -> Any:
         """One value of many."""
@@ -68,7 +89,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Documents(Listing):
+class Documents(_Lists):
     """A group's JSON values as one JSON array; `pairs`: of keys and values, as one object, in which the last key wins.
 
     >>> Documents(0, order=(), pairs=True)((), [((["a", 1],), 1), ((["b", None],), 1)])
@@ -76,13 +97,14 @@ class Documents(Listing):
     """
 
     pairs: bool = False
+    types: tuple[DataType, ...] = field(default=(), metadata={"later": True})
 
     @property
     def __name__(self) -> str:
         return "jsonb_object_agg" if self.pairs else "jsonb_agg"
 
     def sortable(self, value: Any, column: int) -> Any:
-        return order_key(value) if column == 0 else sortable(value)
+        return order_key(value) if column == 0 else ordered(value, column, self.types)
 
     def made(self, values: list[Any]) -> Any:
         inside: list[Any] = [None if isinstance(v, JsonNull) else v for v in values]
@@ -90,6 +112,25 @@ class Documents(Listing):
             hint = "leave such rows out: FILTER (WHERE key IS NOT NULL)"
             raise InputError("E_NULL", "a key is NULL, and an object has no such key", hint)
         return dict(inside) if self.pairs else inside
+
+
+def told(types: Sequence[DataType]) -> tuple[DataType, ...]:
+    """The types that a reduction needs to know to sort: none, if all values sort by themselves.
+
+    >>> from everview.types import INT, JSON
+    >>> told([INT, INT]), told([INT, JSON])
+    ((), (int, json))
+    """
+    return tuple(types) if any(packed.order_key(t) is not None for t in types) else ()
+
+
+def ordered(value: Any, column: int, types: tuple[DataType, ...]) -> Any:
+    """What a value sorts by: an enum's label by its place, a struct field by field with NULLs last, JSON as jsonb."""
+    key = _key(types[column]) if types else None
+    return sortable(value) if key is None else key(value)
+
+
+_key = cache(packed.order_key)
 
 
 def sortable(value: Any) -> Any:

@@ -13,6 +13,7 @@ row.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -100,10 +101,15 @@ def _begins(template: str, at: int, field: str) -> bool:
 # ---- writing
 
 
+def _of_twelve(hour: int) -> int:
+    """An hour on a clock's face; of an interval before noon too: -5 hours are -5."""
+    return int(math.fmod(hour, 12)) or 12
+
+
 _NUMBERS: dict[str, tuple[Callable[[Any], int], int]] = {
     "HH24": (lambda m: m.hour, 2),
-    "HH12": (lambda m: (m.hour + 11) % 12 + 1, 2),
-    "HH": (lambda m: (m.hour + 11) % 12 + 1, 2),
+    "HH12": (lambda m: _of_twelve(m.hour), 2),
+    "HH": (lambda m: _of_twelve(m.hour), 2),
     "MI": (lambda m: m.minute, 2),
     "SS": (lambda m: m.second, 2),
     "MS": (lambda m: m.microsecond // 1000, 3),
@@ -186,7 +192,7 @@ def _field(moment: Any, part: Part) -> str:
     if field in _NUMBERS:
         value, width = _NUMBERS[field]
         number = value(moment)
-        signed = number < 0 and field not in ("DD", "MM")  # there a sign is one of two places, as in PostgreSQL
+        signed = number < 0 and field != "DD"  # there a sign is one of two places, as in PostgreSQL
         digits = str(number) if part.bare else str(number).zfill(width + signed)
         return digits + _ordinal(number, part.ending)
     if field == "Y,YYY":

@@ -10,10 +10,11 @@ from decimal import Decimal
 from typing import Any
 
 from everview.codes.intervals import DAY, Interval
+from everview.expr import moment_texts
 from everview.expr.library import date_formats, number_formats
 from everview.expr.library.signatures import Shelf
 from everview.expr.string_functions import RowFailure
-from everview.kernels.expressions.scalars import ERROR_DOMAIN, ERROR_OVERFLOW
+from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DOMAIN, ERROR_OVERFLOW
 
 SHELF = Shelf()
 
@@ -79,6 +80,27 @@ def _to_char(value: Any, template: str) -> str:
         return date_formats.written_span(value, template)
     moment = value if isinstance(value, dt.datetime) else dt.datetime(value.year, value.month, value.day)
     return date_formats.written(moment, template)
+
+
+def _at_zone(zone: str | Interval) -> str:
+    """The zone that AT TIME ZONE means; an interval is the distance from UTC."""
+    if isinstance(zone, str):
+        return moment_texts.at_zone(zone)
+    if zone.months or zone.days or zone.microseconds % 1_000_000:
+        raise RowFailure(ERROR_DOMAIN)
+    return moment_texts.offset_text(zone.microseconds // 1_000_000)
+
+
+def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A moment read in a text, or the row fails."""
+
+    def run(text: str) -> Any:
+        try:
+            return parse(text)
+        except (ValueError, OverflowError):
+            raise RowFailure(ERROR_CAST) from None
+
+    return run
 
 
 def _last_day(day: dt.date) -> dt.date:
@@ -195,6 +217,11 @@ _add(
     "to_date", "text text -> date", lambda text, how: date_formats.parsed(text, how).date(), "a text read by a template"
 )
 _add("to_number", "text text -> numeric", number_formats.read, "a number from its text, by a template")
+_add("at_zone", "text -> text|interval -> text", _at_zone, "the zone that AT TIME ZONE means")
+_add("read_date", "text -> date", _read(moment_texts.date_of), "a date in any form that PostgreSQL reads")
+_add(
+    "read_timestamp", "text -> timestamp", _read(moment_texts.timestamp_of), "the same of a timestamp, without its zone"
+)
 _add("last_day", "date -> date|timestamp -> date", _last_day, "the last day of the month")
 _add("dayname", "date -> text|timestamp -> text", lambda d: calendar.day_name[d.weekday()], "the day's English name")
 _add("monthname", "date -> text|timestamp -> text", lambda d: calendar.month_name[d.month], "the month's English name")

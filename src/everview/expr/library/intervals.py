@@ -93,6 +93,31 @@ def justify_interval(span: Interval) -> Interval:
     return Interval(months, days, microseconds)
 
 
+_MONTHS = {"millennium": 12_000, "century": 1200, "decade": 120, "year": 12, "quarter": 3, "month": 1}
+_TIMES = {
+    "day": DAY, "hour": 3600 * _SECOND, "minute": 60 * _SECOND, "second": _SECOND, "millisecond": 1000,
+    "microsecond": 1,
+}  # fmt: skip
+
+
+def _cut(unit: str, span: Interval) -> Interval:
+    """date_trunc of an interval: smaller parts are dropped, towards zero.
+
+    >>> str(_cut("hour", Interval(1, 2, 3 * 3600 * 10**6 + 5))), str(_cut("year", Interval(-14, 2)))
+    ('1 mon 2 days 03:00:00', '-1 years')
+    """
+    if unit in _MONTHS:
+        return Interval(span.months - _whole(span.months, _MONTHS[unit])[1], 0, 0)
+    if unit not in _TIMES:
+        raise RowFailure(ERROR_DOMAIN)
+    time = 0 if unit == "day" else span.microseconds - _whole(span.microseconds, _TIMES[unit])[1]
+    return Interval(span.months, span.days, time)
+
+
+TRUNCATED_SPANS = (*_MONTHS, *_TIMES)
+"""Units of date_trunc of an interval."""
+
+
 def _make_interval(
     years: int = 0, months: int = 0, weeks: int = 0, days: int = 0, hours: int = 0, mins: int = 0, secs: float = 0.0
 ) -> Interval:
@@ -112,6 +137,7 @@ def _make_time(hour: int, minute: int, second: float) -> Any:
 
 
 _add = SHELF.add
+_add("trunc_interval", "text interval -> interval", _cut, "an interval without the parts below a unit")
 _add("age", "timestamp timestamp -> interval", age, "from b to a in years, months and days")
 _add("justify_hours", "interval -> interval", justify_hours, "24 hours as a day")
 _add("justify_days", "interval -> interval", justify_days, "30 days as a month")

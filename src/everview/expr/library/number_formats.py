@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 from everview.expr.string_functions import RowFailure
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DOMAIN
 
-_EXACT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
+_EXACT = decimal.Context(prec=120, rounding=decimal.ROUND_HALF_UP)
+_BINARY = decimal.Context(prec=800, rounding=decimal.ROUND_HALF_EVEN)
+"""A double is rounded by its exact value, as C prints it: -2.25 is -2.2."""
 
 
 class Template(NamedTuple):
@@ -103,18 +105,33 @@ def _number(number: Any, form: Template) -> str:
     if form.roman:
         return _roman(number, form.bare)
     if isinstance(number, float) and (math.isnan(number) or math.isinf(number)):
-        raise RowFailure(ERROR_DOMAIN)
-    value = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+        return _special(number, form)
+    value = Decimal(number)
     point = form.signs.index(".") if "." in form.signs else len(form.signs)
     after = sum(s in "90" for s in form.signs[point:])
     before = sum(s in "90" for s in form.signs[:point])
-    rounded = _EXACT.quantize(value, Decimal(1).scaleb(-after))
-    digits = format(abs(rounded), "f")
+    context = _BINARY if isinstance(number, float) else _EXACT
+    rounded = context.quantize(value, Decimal(1).scaleb(-after))
+    digits = format(rounded.copy_abs(), "f")  # abs() would round to 28 digits
     whole, _, fraction = digits.partition(".")
     whole = "" if whole == "0" and (before == 0 or (after and fraction)) else whole
     if len(whole) > before:
         whole, fraction = "#" * before, "#" * after
     return _filled(form, whole, fraction, value < 0 and (rounded != 0 or "#" in whole), point)
+
+
+def _special(number: float, form: Template) -> str:
+    """NaN and the infinities, in as many places as numbers have."""
+    if not {*form.signs} <= {"9", "0", ".", ","}:
+        raise RowFailure(ERROR_DOMAIN)
+    text = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    before = form.signs.index(".") if "." in form.signs else len(form.signs)
+    places = before + 1  # and the sign
+    if len(text.lstrip("-")) > before:
+        after = sum(s in "90" for s in form.signs[before:])
+        mark = "-" if number < 0 else "" if form.bare else " "
+        return mark + "#" * before + ("." + "#" * after if "." in form.signs else "")
+    return text if form.bare else text.rjust(places)
 
 
 def _scientific(number: Any, form: Template) -> str:

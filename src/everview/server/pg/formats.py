@@ -21,16 +21,8 @@ from everview.codes import intervals, jsons
 from everview.codes.immutable import FrozenDict, FrozenList
 from everview.codes.intervals import Interval
 from everview.errors import EverviewError
-from everview.expr.text_conversion import (
-    aware,
-    in_zone,
-    moment_text,
-    of_text,
-    parse_moment,
-    plain_text,
-    text_of,
-    zone_of,
-)
+from everview.expr.moment_texts import in_zone, parse_moment, zone_of
+from everview.expr.text_conversion import aware, moment_text, of_text, plain_text, text_of
 from everview.server.pg.oids import TYPES, oid_of
 from everview.server.pg.sqlstates import PgError
 from everview.types import DataType

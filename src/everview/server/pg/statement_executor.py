@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everview.errors import EverviewError, did_you_mean
-from everview.expr.text_conversion import zone_of
+from everview.expr.moment_texts import zone_of
 from everview.server.pg import copy_protocol, cursors, subscribe_statements
 from everview.server.pg.answers import Answer, Column, columns_of
 from everview.server.pg.client import Client, Prepared

@@ -4,7 +4,8 @@
     CREATE TABLE item (name text, price price)
 
 A column of a domain is one of its type, with its constraints: VALUE is the column. They are enforced however rows
-arrive, like those that the column says itself. A cast to a domain is refused, because nothing would check it.
+arrive, like those that the column says itself. A cast to a domain is one to its type: a row whose value violates a
+condition fails (`everview.sql.scalar.casts`).
 """
 
 from __future__ import annotations

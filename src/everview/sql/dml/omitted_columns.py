@@ -56,7 +56,7 @@ def fitted(value: Expr, declared: DataType, at: exp.Expr, source: Source, what: 
     if isinstance(value, Constant):
         if value.value is None:
             return Constant(target.optional(), None)
-        if value.type.kind == "str" and target.kind not in ("str", "bytes"):
+        if value.type.kind == "str" and target.kind != "str":
             return constants.text_as(value.value, target, at, source)
     same = value.type.kind == target.kind
     numbers = {value.type.kind, target.kind} <= common_types.NUMBERS | {"numeric"}

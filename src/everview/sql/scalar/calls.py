@@ -21,7 +21,7 @@ from everview.expr.library.regex_functions import in_re2
 from everview.expr.library.signatures import KINDS, Routine
 from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
-from everview.sql.scalar import constants, foreign_functions, zones
+from everview.sql.scalar import constants, foreign_functions, roundings, zones
 from everview.sql.scalar.composite_functions import CALLS
 from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
@@ -67,11 +67,29 @@ def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> E
     args = [scalars.bind(a) for a in given]
     if op == "concat_ws" and args and scalars.source.dialect not in PRINTING:
         args = [args[0], *(_listed(scalars, a, args, at) for a in args[1:])]
+    if op in ("concat_ws", "format"):
+        args = [_as_printed(scalars, a) for a in args]
     if any(a.type.kind == "timestamptz" for a in args) and not _fits(LIBRARY[op], args):
         args = [zones.local(scalars, a) for a in args]  # as the session's clocks show it
     if op == "octet_length" and len(args) == 1 and args[0].type.kind == "char" and args[0].type.width:
         return _padded_octets(args[0], scalars)
     return called(op, _coerced(LIBRARY[op], args, given, scalars), at, scalars)
+
+
+def _as_printed(scalars: Scalars, value: Expr) -> Expr:
+    """Values that are printed by their type: a double without a point, a char(n) with its blanks, hexadecimal bytes."""
+    kind, prints_as_postgres = value.type.kind, scalars.source.dialect in PRINTING
+    if kind == "float":
+        return roundings.text_of_double(scalars, value)
+    if kind == "bytes" and prints_as_postgres:
+        return scalars.call("bytes_text", value)
+    return padded(scalars, value) if kind == "char" and prints_as_postgres else value
+
+
+def padded(scalars: Scalars, value: Expr) -> Expr:
+    """The text of a char(n) with the blanks at its end."""
+    text = functions.cast(value, STR.optional(value.type.nullable))
+    return scalars.call("padded", text, Literal(INT, value.type.width)) if value.type.width else text
 
 
 def _padded_octets(value: Expr, scalars: Scalars) -> Expr:
@@ -305,6 +323,14 @@ def _format(node: exp.Anonymous, scalars: Scalars) -> Expr:
     return routine("format", node.expressions, node, scalars)
 
 
+def _quoted(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """quote_literal(x), quote_nullable(x) of any type: its text, quoted"""
+    text = exp.DataType.build("text")
+    is_text = [scalars.bind(g).type.kind == "str" for g in node.expressions]
+    given = [g if t else exp.Cast(this=g, to=text) for g, t in zip(node.expressions, is_text, strict=True)]
+    return routine(node.name.lower(), given, node, scalars)
+
+
 def _random(node: exp.Anonymous, scalars: Scalars) -> Expr:
     raise scalars.source.refuse(
         node,
@@ -322,6 +348,8 @@ SPECIAL: dict[str, Callable[[exp.Anonymous, Scalars], Expr]] = {
     "date_part": _date_part,
     "format": _format,
     "make_interval": _make_interval,
+    "quote_literal": _quoted,
+    "quote_nullable": _quoted,
     "random": _random,
     "setseed": _random,
     "gen_random_uuid": _random,

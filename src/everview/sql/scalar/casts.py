@@ -10,12 +10,14 @@ from sqlglot import exp
 from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.answers.parameters import Learned
+from everview.sql.ddl import domains
 from everview.sql.scalar import calls, constants, foreign_functions, names, roundings, zones
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.type_names import in_words
-from everview.sql.text.dialects import DEFAULT
+from everview.sql.text import consumed_parts
+from everview.sql.text.dialects import DEFAULT, PRINTING
 from everview.sql.text.error_positions import SqlError
-from everview.types import DATE, FLOAT, INT, STR, DataType, small_int
+from everview.types import BOOL, DATE, FLOAT, INT, STR, DataType, array, small_int
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -46,11 +48,14 @@ ZONED = ("timestamp", "date", "time", "str")
 def on_cast(scalars: Scalars, node: exp.Cast) -> Expr:
     if scalars.compiler.parameters.lacks_type(node.this):
         raise Learned(node.this.name, names.data_type(node.to, scalars.source))
+    if names.is_domain(node.to, scalars.source):
+        return _to_domain(scalars, node)
     value = scalars.bind(node.this)
     target = names.data_type(node.to, scalars.source)
     if (rounded := _rounded(scalars, node, target)) is not None:
         return rounded
     if isinstance(value, Literal) and constants.is_quoted(value) and _reads_now(value.value, target):
+        target = _as_deep(value.value, target) if scalars.source.dialect in PRINTING else target
         return constants.text_as(value.value, target, node.this, scalars.source)
     if (value.type.kind, target.kind) == ("time", "timestamp"):
         raise scalars.source.error(node, "E_TYPE", "a time has no date", "add it to one: date + time")
@@ -59,6 +64,24 @@ def on_cast(scalars: Scalars, node: exp.Cast) -> Expr:
         return _moment_of_number(scalars, value, target, node)
     return _limited(scalars, cast_to(scalars, value, target), node.to)
 
+
+def _as_deep(text: str, target: DataType) -> DataType:
+    """The type of '{{1,2},{3,4}}'::int[], which has as many dimensions as the constant.
+
+    >>> _as_deep("{{1,2},{3}}", array(INT))
+    array(array(int))
+    """
+    braces = re.match(r"[\s{]*", text)
+    depth, found = braces[0].count("{") if braces is not None else 0, target
+    if target.kind != "array" or target.items[0].kind == "array":
+        return target
+    for _ in range(min(depth, MOST_DIMENSIONS) - 1):
+        found = array(found)
+    return found
+
+
+MOST_DIMENSIONS = 6
+"""PostgreSQL's limit."""
 
 _ROUNDED = (
     "CASE WHEN $1 >= timestamp '2000-01-01' THEN date_bin({unit}, $1 + {half}, '2000-01-01')"
@@ -82,6 +105,33 @@ def _rounded(scalars: Scalars, node: exp.Cast, target: DataType) -> Expr | None:
     if target.kind == "timestamptz":
         text = text.replace("$1", "($1 AT TIME ZONE 'UTC')").join(("(", ") AT TIME ZONE 'UTC'"))
     return foreign_functions.composed((text,), "cast", [exact], node, scalars)
+
+
+def _to_domain(scalars: Scalars, node: exp.Cast) -> Expr:
+    """A cast to a domain is one to its type; the row fails if the value violates a condition."""
+    consumed_parts.understood(node.to)
+    kind, constraints = domains.said(exp.ColumnDef(this=exp.to_identifier("a1"), kind=node.to.copy()), scalars.source)
+    value = on_cast(scalars, exp.Cast(this=node.this, to=kind))
+    failing = _failing(value.type)
+    for one in constraints:
+        if isinstance(one.kind, exp.CheckColumnConstraint):
+            tree = exp.Paren(this=one.kind.this.copy())
+            holds = foreign_functions.over_values(tree, tree.sql("postgres"), [value], scalars)
+            fails = scalars.call("not", scalars.call("coalesce", holds, Literal(BOOL, True)))
+        elif isinstance(one.kind, exp.NotNullColumnConstraint) and not one.kind.args.get("allow_null"):
+            fails = scalars.call("is_null", value)
+        else:
+            continue
+        value = scalars.call("case", fails, failing, value)
+    return value
+
+
+def _failing(declared: DataType) -> Expr:
+    """A value of a type that cannot be computed: '' is no number, no date and no JSON."""
+    text = Literal(STR, "")
+    if declared.kind not in ("str", "char", "bytes"):
+        return functions.cast(text, declared.optional())
+    return functions.cast(functions.cast(functions.cast(text, INT), STR), declared.optional())
 
 
 def on_trycast(scalars: Scalars, node: exp.TryCast) -> Expr:
@@ -187,6 +237,10 @@ def cast_to(scalars: Scalars, value: Expr, target: DataType) -> Expr:
         return scalars.call("timestamp_text", value)  # as PostgreSQL prints them
     if target.kind == "int" and value.type.kind in {"float", "decimal", "numeric"}:
         value = roundings.whole(scalars, value)
+    if value.type.kind == "str" and target.kind in ("date", "timestamp") and scalars.source.dialect in PRINTING:
+        return constants.folded(scalars.call(f"read_{target.kind}", value), scalars.compiler.interner)
+    if value.type.kind == "bytes" and target.kind == "str" and scalars.source.dialect in PRINTING:
+        return constants.folded(scalars.call("bytes_text", value), scalars.compiler.interner)
     if target.kind == "bytes" and value.type.kind == "str" and scalars.source.dialect == "postgres":
         return constants.folded(scalars.call("text_bytes", value), scalars.compiler.interner)
     return constants.folded(functions.cast(value, target), scalars.compiler.interner)

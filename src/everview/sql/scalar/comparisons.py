@@ -11,7 +11,8 @@ from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import array_forms, constants, names
 from everview.sql.scalar.handlers import Forms
-from everview.types import BOOL
+from everview.sql.text.dialects import PRINTING
+from everview.types import BOOL, INT
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -131,6 +132,9 @@ def on_is(scalars: Scalars, node: exp.Is) -> Expr:
     if isinstance(what, exp.Null) and _is_row(scalars, node.this):
         return _row_is_null(scalars, node)
     value = scalars.bind(node.this)
+    if isinstance(what, exp.Null) and value.type.kind == "struct" and scalars.source.dialect in PRINTING:
+        fields = [scalars.call("struct_get", value, Literal(INT, i)) for i in range(len(value.type.items))]
+        return _all_null(node, [scalars.call("is_null", field) for field in fields])
     if isinstance(what, exp.Null):
         return scalars.call("is_null", value)
     if isinstance(what, exp.Boolean):
@@ -140,7 +144,11 @@ def on_is(scalars: Scalars, node: exp.Is) -> Expr:
 
 def _row_is_null(scalars: Scalars, node: exp.Is) -> Expr:
     """(a, b) IS NULL: all are NULL; (a, b) IS NOT NULL: none is. Otherwise both are false."""
-    nulls = [scalars.call("is_null", scalars.bind(e)) for e in node.this.expressions]
+    return _all_null(node, [scalars.call("is_null", scalars.bind(e)) for e in node.this.expressions])
+
+
+def _all_null(node: exp.Is, nulls: list[Expr]) -> Expr:
+    """IS NULL of several values; IS NOT NULL denies the answer."""
     if node.args.get("negate"):
         return functions.conjunction(nulls, "or")  # which is denied
     return functions.conjunction(nulls)

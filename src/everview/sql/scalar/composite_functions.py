@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.codes.immutable import FrozenList
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import array_forms, json_forms, row_forms, type_names, zones
@@ -72,7 +73,9 @@ def _array(op: str, low: int, high: int) -> Binder:
         if len(args) > place and args[place].type.kind == "array":
             whole = args[place]
             for i, arg in enumerate(args):
-                if i != place and op in _WITH_ITEMS:
+                if i != place and op in _WITH_ITEMS and isinstance(arg, Literal) and arg.value is None:
+                    args[i] = Literal(whole.type.items[0].optional(), None)  # an untyped NULL
+                elif i != place and op in _WITH_ITEMS and not (op == "array_position" and i == 2):
                     args[i] = scalars.coerced(arg, Literal(whole.type.items[0], ""), node.expressions[i])
                 elif i != place and op == "array_concat":
                     args[i] = scalars.coerced(arg, whole, node.expressions[i])
@@ -187,7 +190,44 @@ def _type_name(of: Callable[[DataType], str]) -> Binder:
     return bind
 
 
+def _labels(first: bool, last: bool) -> Binder:
+    """enum_first(x), enum_last(x), enum_range(x): of the type of x, whatever its value"""
+
+    def bind(node: exp.Anonymous, scalars: Scalars) -> Expr:
+        (value,) = _bound(node, scalars, 1, 1)
+        if value.type.kind != "enum":
+            what = f"{node.name.lower()} takes an enum, not {type_names.in_words(value.type)}"
+            raise scalars.source.error(node, "E_TYPE", what, "enum_range(NULL::mood)")
+        declared = value.type.optional(False)
+        if first or last:
+            return Literal(declared, declared.names[0 if first else -1])
+        return Literal(array(declared), FrozenList(declared.names))
+
+    return bind
+
+
+def _filled(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """array_fill(x, ARRAY[n]): n times x"""
+    value, lengths = _bound(node, scalars, 2, 2)
+    if not isinstance(lengths, Literal) or lengths.type.kind != "array" or len(lengths.value or ()) != 1:
+        hint = "array_fill(0, ARRAY[3])"
+        raise scalars.source.refuse(node, "array_fill takes one constant length here", hint)
+    count = lengths.value[0]
+    if not isinstance(count, int) or not 0 <= count <= MOST_FILLED:
+        raise scalars.source.error(node, "E_RANGE", f"array_fill of {count} elements", f"from 0 to {MOST_FILLED}")
+    if count == 0:
+        return Literal(array(value.type), FrozenList())
+    return scalars.call("array_make", *([value] * count))
+
+
+MOST_FILLED = 1000
+
+
 CALLS: dict[str, Binder] = {
+    "enum_first": _labels(True, False),
+    "enum_last": _labels(False, True),
+    "enum_range": _labels(False, False),
+    "array_fill": _filled,
     **{name: _array(*how) for name, how in ARRAYS.items()},
     **{f"{head}_{name}": _document(*how) for name, how in DOCUMENTS.items() for head in ("json", "jsonb")},
     **{f"{head}_extract_path": _path("json_path") for head in ("json", "jsonb")},

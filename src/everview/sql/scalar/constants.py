@@ -19,14 +19,16 @@ from everview.codes.immutable import FrozenList
 from everview.codes.interner import Interner
 from everview.codes.scalars import DIGITS
 from everview.errors import EverviewError, PlanError
+from everview.expr import moment_texts
 from everview.expr.evaluate import evaluate
 from everview.expr.library.strings import as_bytea
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
 from everview.expr.string_functions import RowFailure
-from everview.expr.text_conversion import aware, in_zone, of_text, parse_moment, rounded
+from everview.expr.text_conversion import aware, of_text, rounded
 from everview.sql.scalar.type_names import in_words
 from everview.sql.text.consumed_parts import understood
+from everview.sql.text.dialects import PRINTING
 from everview.sql.text.error_positions import Source
 from everview.types import FREE, MOST_DIGITS, DataType, numeric
 
@@ -111,8 +113,11 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
     """A quoted constant next to another type is a constant of that type: day >= '1994-01-01'."""
     try:
         if target.kind == "timestamptz":
-            moment = parse_moment(value)
-            return Literal(target.optional(False), aware(moment if moment.tzinfo else in_zone(moment, source.zone)))
+            moment = moment_texts.parse_moment(value)
+            there = moment if moment.tzinfo else moment_texts.in_zone(moment, source.zone)
+            return Literal(target.optional(False), aware(there))
+        if target.kind == "timestamp" and source.dialect not in PRINTING:  # there, an offset counts
+            return Literal(target.optional(False), _in_utc(moment_texts.parse_moment(value)))
         if target.kind == "bytes" and source.dialect == "duckdb":
             return Literal(target.optional(False), _blob(value))
         return Literal(target.optional(False), _parsed(value if target.kind in _WHOLE else value.strip(), target))
@@ -125,6 +130,10 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
             f"{value!r} is not a valid {in_words(target.optional(False))}",
             "correct the constant, or cast the other side",
         ) from None
+
+
+def _in_utc(moment: dt.datetime) -> dt.datetime:
+    return moment if moment.tzinfo is None else aware(moment).replace(tzinfo=None)
 
 
 def _blob(text: str) -> bytes:
@@ -159,7 +168,7 @@ def _plain(text: str) -> Expr:
     return _wide(text) if _is_wide(text) else literal(Decimal(text))
 
 
-_WHOLE = ("enum", "char", "array", "struct")
+_WHOLE = ("enum", "char", "array", "struct", "bytes")
 """Kinds whose parsers handle blanks around a text themselves."""
 
 
@@ -201,9 +210,9 @@ def _parsed(value: str, target: DataType) -> Any:
         case "decimal":
             return checked(rounded(_finite(value), target.scale), target)
         case "date":
-            return dt.date.fromisoformat(value)
+            return moment_texts.date_of(value)
         case "timestamp":
-            return dt.datetime.fromisoformat(value)
+            return moment_texts.timestamp_of(value)
         case "bool":
             return of_text(target)(value)
     raise ValueError(value)

@@ -255,27 +255,34 @@ def composed(texts: tuple[str, ...], name: str, given: list[exp.Expr], at: exp.E
         raise scalars.source.error(at, "E_ARITY", f"{name} takes {wants} arguments, not {len(given)}")
     args = [scalars.bind(a) for a in given]
     tree = _parsed(text).copy()
-    fields = tuple(Field(f"a{i + 1}", "") for i in range(len(args)))
     for parameter in list(tree.find_all(exp.Parameter, exp.Placeholder)):
         column = exp.column(f"a{parameter.name}")
         if parameter is tree:
             tree = column
         else:
             parameter.replace(column)
-    compiler, outside = scalars.compiler, scalars.source
-    source = Source(text, zone=outside.zone)
-    scope = Scope(Relation(plan.Table(-1, tuple(a.type for a in args) or (INT,)), fields or (Field("a1", ""),)), source)
-    compiler.source = source
+    outside = scalars.source
     try:
-        found = compiler.scalars(scope, {}).bind(tree).remap(dict(enumerate(args)))
+        found = over_values(tree, text, args, scalars)
     except PlanError as error:
         if error.code not in ("E_TYPE", "E_ARITY"):
             raise outside.error(
                 at, error.code, f"{name}: {error.message.partition(': ')[2] or error.message}"
             ) from None
         raise outside.error(at, error.code, f"{name} is not of {', '.join(repr(a.type) for a in args)}") from None
-    finally:
-        compiler.source = outside
     if name not in ATTEMPTED and (name, outside.dialect) not in NULL_IN:
         return found
     return scalars.call("attempt", found, scalars.call("eq", *(scalars.call("is_null", a) for a in args[:2])))
+
+
+def over_values(tree: exp.Expr, text: str, args: list[Expr], scalars: Scalars) -> Expr:
+    """An expression of the columns a1, a2, ... bound over values that stand for them."""
+    compiler, outside = scalars.compiler, scalars.source
+    fields = tuple(Field(f"a{i + 1}", "") for i in range(len(args)))
+    source = Source(text, zone=outside.zone)
+    scope = Scope(Relation(plan.Table(-1, tuple(a.type for a in args) or (INT,)), fields or (Field("a1", ""),)), source)
+    compiler.source = source
+    try:
+        return compiler.scalars(scope, {}).bind(tree).remap(dict(enumerate(args)))
+    finally:
+        compiler.source = outside

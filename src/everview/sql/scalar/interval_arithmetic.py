@@ -102,7 +102,7 @@ def extracted(scalars: Scalars, unit: str, value: Expr, node: exp.Expr) -> Expr 
         if name not in numeric_functions.INTERVAL_PARTS:
             raise scalars.source.refuse(node, f"extract({unit} from interval) is not supported")
         part = scalars.call("interval_part", Literal(STR, name), value)
-        return casts.cast_to(scalars, part, FLOAT if name in ("second", "epoch") else INT)
+        return casts.cast_to(scalars, part, FLOAT if name in ("second", "millisecond", "epoch") else INT)
     if value.type.kind == "time" and unit not in TIME_PARTS:
         raise scalars.source.refuse(node, f"a time has no {unit}")
     return None

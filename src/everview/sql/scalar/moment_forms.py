@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.codes.intervals import unit_name
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.library.datetimes import COUNTED, EXTRACTED, TRUNCATED
+from everview.expr.library.intervals import TRUNCATED_SPANS
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import (
     calls,
@@ -48,11 +50,22 @@ _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "da
 """Other words for units of date_trunc."""
 
 
+_OFFSET = "extract(epoch FROM $1::timestamp - ($1 AT TIME ZONE 'UTC'))::bigint"
+_ZONE_PARTS = {"timezone": _OFFSET, "timezone_hour": f"{_OFFSET} / 3600", "timezone_minute": f"{_OFFSET} / 60 % 60"}
+"""How far the session's zone is from UTC then, in seconds, whole hours and the minutes left."""
+
+_JULIAN = "2440588 + extract(epoch FROM $1::timestamp) / 86400.0::double precision"
+
+
 def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     unit, value = node.name.lower(), scalars.bind(node.expression)
     if isinstance(node.this, exp.Literal):
         consumed_parts.read(node.this)  # quotes around a unit mean nothing
     unit = {"microsecond": "microseconds", "millisecond": "milliseconds", "dayofyear": "doy"}.get(unit, unit)
+    if (of_zone := _ZONE_PARTS.get(unit)) is not None and value.type.kind == "timestamptz":
+        return foreign_functions.composed((of_zone,), unit, [node.expression], node, scalars)
+    if unit == "julian" and value.type.kind in ("timestamp", "timestamptz"):
+        return foreign_functions.composed((_JULIAN,), unit, [node.expression], node, scalars)
     if unit in ("week", "isoweek", "iso_week", "weekiso"):
         weeks = _WEEKS.get(scalars.source.dialect) if unit == "week" else None
         if weeks is not None:
@@ -125,6 +138,8 @@ def _from_sunday(scalars: Scalars, moment: exp.Expr) -> Expr:
 
 def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc | exp.DateTrunc) -> Expr:
     given = scalars.bind(node.this)
+    if given.type.kind == "interval":
+        return _cut_interval(scalars, node, given)
     named = node.args.get("zone")
     zone = None if named is None or given.type.kind != "timestamptz" else scalars.bind(named)
     if named is not None and zone is None:
@@ -134,8 +149,7 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc | exp.DateTrunc
     if named is not None and isinstance(zone, Literal):
         zones.checked_zone(zone.value, named, scalars.source)
     value = casts.cast_to(scalars, given, TIMESTAMP) if zone is None else scalars.call("zone_local", given, zone)
-    unit = node.text("unit").lower()
-    unit = _UNITS.get(unit, unit)
+    unit = _unit(node)
     consumed_parts.understood(node.args["unit"])  # quoted or not
     if unit in TRUNCATED:
         cut = calls.called("trunc_more", [Literal(STR, unit), value], node, scalars)
@@ -149,6 +163,22 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc | exp.DateTrunc
     if zone is not None:
         return scalars.call("zone_moment", cut, zone)
     return zones.absolute(scalars, cut) if given.type.kind == "timestamptz" else cut
+
+
+def _unit(node: exp.Expr) -> str:
+    """The unit of date_trunc: also days, mons and centuries."""
+    said = node.text("unit").lower()
+    known = unit_name(said)
+    plural = {"millisecond": "milliseconds", "microsecond": "microseconds"}
+    return _UNITS.get(said) or (plural.get(known, known) if known is not None else said)
+
+
+def _cut_interval(scalars: Scalars, node: exp.TimestampTrunc | exp.DateTrunc, given: Expr) -> Expr:
+    unit = unit_name(node.text("unit")) or node.text("unit").lower()
+    consumed_parts.understood(node.args["unit"])
+    if unit not in TRUNCATED_SPANS:
+        raise scalars.source.error(node, "E_UNIT", f"interval cannot be truncated to {unit!r}", "use 'day' or 'month'")
+    return constants.folded(scalars.call("trunc_interval", Literal(STR, unit), given), scalars.compiler.interner)
 
 
 def on_datetrunc(scalars: Scalars, node: exp.DateTrunc) -> Expr:

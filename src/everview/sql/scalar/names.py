@@ -43,6 +43,7 @@ _T = exp.DataType.Type
 
 _KINDS: dict[exp.DType, DataType] = {
     **dict.fromkeys((_T.INT, _T.BIGINT), INT),
+    _T.NAME: STR,
     _T.TINYINT: small_int(8),
     _T.SMALLINT: small_int(16),
     _T.UTINYINT: small_int(-8),
@@ -193,12 +194,17 @@ _TOO_WIDE = {"ubigint": 20, "uint8": 20, "uhugeint": 38, "hugeint": 38}
 _WIDE = {_T.UBIGINT: ("ubigint", 20), _T.INT128: ("hugeint", 38), _T.UINT128: ("uhugeint", 38)}
 
 
+def is_domain(kind: exp.DataType, source: Source) -> bool:
+    """Whether a type is one of CREATE DOMAIN."""
+    return kind.this == _T.USERDEFINED and named_type(type_name(kind), source.domains) in source.domains
+
+
 def _named(kind: exp.DataType, source: Source) -> DataType:
     """A type by a name outside PostgreSQL's grammar: other systems' ints, and CREATE TYPE."""
     name = type_name(kind)
     if named_type(name, source.domains) in source.domains:
         hint = "cast to the type that it is made of"
-        raise source.refuse(kind, f"the domain {name} is for columns of tables: casts would not be checked", hint)
+        raise source.refuse(kind, f"the domain {name} is for columns of tables and for casts", hint)
     found = source.types.get(named_type(name, source.types)) or _BY_NAME.get(name.lower())
     if found is not None:
         return found

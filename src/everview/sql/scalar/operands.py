@@ -13,8 +13,6 @@ SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.StartsWith: ("startswith", ("this", "expression")),
     exp.Contains: ("contains", ("this", "expression")),
     exp.Abs: ("abs", ("this",)),
-    exp.Floor: ("floor", ("this",)),
-    exp.Ceil: ("ceil", ("this",)),
     exp.Sqrt: ("sqrt", ("this",)),
     exp.Exp: ("exp", ("this",)),
     exp.Ln: ("ln", ("this",)),

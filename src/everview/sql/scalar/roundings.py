@@ -7,6 +7,7 @@ CAST(3.0 AS text)      3.0 where systems print a point
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -14,7 +15,7 @@ from sqlglot import exp
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar.handlers import Forms
-from everview.types import INT
+from everview.types import FREE, INT
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -40,8 +41,37 @@ def on_round(scalars: Scalars, node: exp.Round) -> Expr:
     value = scalars.bind(node.this)
     digits = node.args.get("decimals")
     given = [value] if digits is None else [value, scalars.bind(digits)]
-    is_double = value.type.kind == "float" and scalars.source.dialect not in HALF_EVEN
-    return scalars.call("half_up" if is_double else "round", *given)
+    if value.type.kind == "float" and scalars.source.dialect not in HALF_EVEN:
+        return scalars.call("half_up", *given)
+    wanted = given[1] if len(given) > 1 else Literal(INT, 0)
+    known = wanted.value if isinstance(wanted, Literal) else None
+    if wanted.type.kind == "int" and (not isinstance(known, int) or known not in range(MOST_ROUNDED)):
+        rounded = scalars.call("round_to", value, wanted)
+    else:
+        rounded = scalars.call("round", *given)
+    return _with_digits(scalars, rounded, known) if isinstance(known, int) else rounded
+
+
+MOST_ROUNDED = 16
+"""The compiled function rounds to fewer digits after the point than this, and to no place before it."""
+
+
+def _with_digits(scalars: Scalars, value: Expr, digits: int) -> Expr:
+    """A rounded number with no more digits after the point than it was rounded to, as PostgreSQL prints it."""
+    kept = max(digits, 0)
+    if scalars.source.dialect not in HALF_EVEN or value.type.scale <= kept:
+        return value
+    if value.type.kind not in ("decimal", "numeric"):
+        return value
+    if value.type.scale >= FREE and digits > 0:
+        return value  # a number without a scale prints the digits that it has
+    return functions.cast(value, replace(value.type, scale=kept, width=0 if value.type.kind == "decimal" else 38))
+
+
+def on_floor(scalars: Scalars, node: exp.Floor | exp.Ceil) -> Expr:
+    """floor(x), ceil(x)"""
+    value = scalars.bind(node.this)
+    return _with_digits(scalars, scalars.call("floor" if isinstance(node, exp.Floor) else "ceil", value), 0)
 
 
 def whole(scalars: Scalars, value: Expr) -> Expr:
@@ -58,4 +88,4 @@ def text_of_double(scalars: Scalars, value: Expr) -> Expr:
     return scalars.call(PRINTED_AS.get(scalars.source.dialect, "float_text"), value)
 
 
-FORMS: Forms = {exp.Round: on_round}
+FORMS: Forms = {exp.Round: on_round, exp.Floor: on_floor, exp.Ceil: on_floor}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -246,6 +247,9 @@ class Scalars:
         ):
             if isinstance(beside, Literal) and beside.value is None:
                 return expr
+            if beside.type.kind == "char":  # a longer one differs, and is no error
+                width = max(beside.type.width, len(expr.value.rstrip(" ")))
+                return constants.text_as(expr.value, replace(beside.type, width=width), at, self.source)
             if beside.type.kind in ("decimal", "numeric"):
                 return constants.number_as(expr.value, beside.type, at, self.source)
             return constants.text_as(expr.value, beside.type, at, self.source)

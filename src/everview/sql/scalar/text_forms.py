@@ -119,7 +119,9 @@ def _one_array(scalars: Scalars, node: exp.Concat, given: list[Expr]) -> Expr:
 
 
 def _printed(scalars: Scalars, value: Expr) -> Expr:
-    """concat() prints values, and bools are printed as t and f."""
+    """concat() prints values, and bools are printed as t and f; a char(n) with its blanks."""
+    if value.type.kind == "char" and scalars.source.dialect in PRINTING:
+        return calls.padded(scalars, value)
     if value.type.kind != "bool":
         return _as_text(scalars, value)
     letter = scalars.call("case", value, Literal(STR, "t"), Literal(STR, "f"))

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.expr import functions
+from everview.expr.moment_texts import zone_of
 from everview.expr.nodes import Expr, Literal
-from everview.expr.text_conversion import zone_of
 from everview.sql.scalar import constants
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.type_names import in_words
+from everview.sql.text.dialects import PRINTING
 from everview.sql.text.error_positions import Source
 from everview.types import STR, TIMESTAMP, TIMESTAMPTZ
 
@@ -61,8 +62,10 @@ def in_one_zone(scalars: Scalars, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 def on_attimezone(scalars: Scalars, node: exp.AtTimeZone) -> Expr:
     """moment AT TIME ZONE zone: local time there; timestamp AT TIME ZONE zone: the instant of that local time."""
     value, zone = scalars.bind(node.this), scalars.bind(node.args["zone"])
-    if zone.type.kind != "str":
+    if zone.type.kind not in ("str", "interval"):
         raise scalars.source.error(node.args["zone"], "E_TYPE", "a time zone is a text", "AT TIME ZONE 'Europe/Oslo'")
+    if zone.type.kind == "interval" or scalars.source.dialect in PRINTING:
+        zone = constants.folded(scalars.call("at_zone", zone), scalars.compiler.interner)
     if isinstance(zone, Literal) and zone.value is not None:
         checked_zone(zone.value, node.args["zone"], scalars.source)
     if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None:

@@ -34,7 +34,7 @@ from everview.plan.nodes import (
     Union,
 )
 from everview.sql.folds import Folding
-from everview.sql.lists import Documents, Listing
+from everview.sql.lists import Documents, Listing, told
 from everview.sql.scalar.constants import EMPTY
 from everview.sql.scalar.scalars import Bound, Scalars
 from everview.sql.scalar.type_names import in_words
@@ -68,7 +68,7 @@ def _total(arg: Expr, distinct: tuple[Expr, ...]) -> _Slot:
 class _ListSlot:
     """An aggregate in Python: `exprs` are the condition if there is one, the values, and the sort keys."""
 
-    function: Listing | Folding
+    function: Listing | Documents | Folding
     exprs: tuple[Expr, ...]
     type: DataType
     distinct: tuple[Expr, ...] = ()
@@ -321,7 +321,8 @@ class Grouped(Scalars):
         if distinct and any(k.columns() != value.columns() for k, _ in keys):
             raise self.source.error(node, "E_ORDER", "with DISTINCT, the values can only be ordered by themselves")
         downs = tuple(down for _, down in keys)
-        function = Documents(len(self.keys), downs, None, distinct, test is not None, pairs)
+        types = told([value.type, *(k.type for k, _ in keys)])
+        function = Documents(len(self.keys), downs, None, distinct, test is not None, pairs, types)
         exprs = (*([test] if test is not None else []), value, *(k for k, _ in keys))
         return _ListSlot(function, exprs, JSON.optional())
 
@@ -359,7 +360,8 @@ class Grouped(Scalars):
             raise self.source.error(node, "E_ORDER", "with DISTINCT, the values can only be ordered by themselves")
         downs = tuple(down for _, down in keys)
         width = len(self.keys)
-        function = Listing(width, downs, separator, distinct, test is not None)
+        types = told([value.type, *(k.type for k, _ in keys)])
+        function = Listing(width, downs, separator, distinct, test is not None, types)
         exprs = (*([test] if test is not None else []), value, *(k for k, _ in keys))
         kind = STR if isinstance(node, exp.GroupConcat) else array(value.type)
         return _ListSlot(function, exprs, kind.optional())

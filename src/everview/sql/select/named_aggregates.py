@@ -16,6 +16,7 @@ from everview.expr import common_types, functions
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.sql.folds import PAIRS, Folding
+from everview.sql.lists import told
 from everview.sql.scalar.type_names import in_words
 from everview.sql.select.sort_keys import sort_keys
 from everview.types import FLOAT, INT, DataType
@@ -111,7 +112,14 @@ def fold(call: Given, test: Expr | None, grouped: Grouped) -> tuple[Folding, tup
     keys = [k for o in call.order for k in sort_keys(grouped.below.bind(o.this), o)]
     exprs = (*([test] if test is not None else []), *args, *(k for k, _ in keys))
     function = Folding(
-        0, call.name, len(args), tuple(down for _, down in keys), call.distinct, test is not None, fraction
+        0,
+        call.name,
+        len(args),
+        tuple(down for _, down in keys),
+        call.distinct,
+        test is not None,
+        fraction,
+        told([e.type for e in (*args, *(k for k, _ in keys))]),
     )
     return function, exprs, _result(call.name, args).optional()
 

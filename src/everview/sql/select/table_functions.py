@@ -17,13 +17,13 @@ from everview.expr import common_types, functions
 from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
-from everview.sql.scalar import array_forms, calls, constants, json_forms
+from everview.sql.scalar import array_forms, calls, constants, json_forms, zones
 from everview.sql.scalar.type_names import in_words
 from everview.sql.text import dialects
 from everview.sql.text.annotations import SESSION
 from everview.sql.text.call_names import TABLES
 from everview.sql.unfolding import SideBySide, Unfolding
-from everview.types import INT, JSON, STR, TIMESTAMP, DataType, array
+from everview.types import INT, JSON, STR, TIMESTAMP, TIMESTAMPTZ, DataType, array
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -140,7 +140,10 @@ def _series(call: TableCall, scalars: Scalars) -> Bound:
     _arity(call, 2, 3, scalars)
     step = call.args[2] if len(call.args) == 3 else None
     first, second = scalars.pair(call.args[0], call.args[1])
-    if {first.type.kind, second.type.kind} & {"date", "timestamp"}:
+    kinds = {first.type.kind, second.type.kind}
+    if "timestamptz" in kinds:
+        return _zoned_moments(call, first, second, step, scalars)
+    if kinds & {"date", "timestamp"}:
         return _moments(call, first, second, step, scalars)
     given = [first, second, *([scalars.bind(step)] if step is not None else [])]
     kinds = {g.type.kind for g in given if not _is_null(g)}
@@ -179,6 +182,25 @@ def _moments(call: TableCall, first: Expr, second: Expr, step: exp.Expr | None, 
     args = tuple(functions.cast(e, TIMESTAMP) for e in (first, second))
     function = Unfolding("moments", 0, months=sign * months, microseconds=sign * microseconds)
     return Bound(args, function, (TIMESTAMP,), (call.name,))
+
+
+def _zoned_moments(call: TableCall, first: Expr, second: Expr, step: exp.Expr | None, scalars: Scalars) -> Bound:
+    """A series of instants: in UTC, which only steps of hours and less can take in other zones."""
+    first, second = zones.absolute(scalars, first), zones.absolute(scalars, second)
+    made = _moments(call, first, second, step, scalars)
+    months, microseconds = made.function.months, made.function.microseconds
+    is_short = not months and 0 < abs(microseconds) < constants.DAY
+    if scalars.source.zone != "UTC" and not is_short:
+        what = "days of a timestamptz have no fixed length in the session's zone"
+        raise scalars.source.refuse(call.node, what, "generate timestamps: generate_series(a::timestamp, ...)")
+    return replace(made, types=(TIMESTAMPTZ,))
+
+
+def _subscripts(call: TableCall, scalars: Scalars) -> Bound:
+    """generate_subscripts(array, dimension): 1 to its length"""
+    _arity(call, 2, 2, scalars)
+    length = scalars.call("array_length", *(scalars.bind(a) for a in call.args))
+    return Bound((Literal(INT, 1), length), Unfolding("generate_series", 0), (INT,), (call.name,))
 
 
 def _range(call: TableCall, scalars: Scalars) -> Bound:
@@ -289,6 +311,7 @@ _DOCUMENTS = {
 _BINDERS: dict[str, Callable[[TableCall, Scalars], Bound]] = {
     "generate_series": _series,
     "range": _range,
+    "generate_subscripts": _subscripts,
     "unnest": _unnest,
     "explode": _explode,
     "string_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=True),

@@ -18,6 +18,17 @@ _INSIDE = {
     "pointed_text",
     "half_up",
     "initcap_by_blanks",
+    "at_zone",
+    "round_to",
+    "trunc_interval",
+    "bytes_part",
+    "bytes_place",
+    "bytes_trim",
+    "bytes_overlay",
+    "read_date",
+    "read_timestamp",
+    "bytes_text",
+    "padded",
 }
 """Functions of the library that have other SQL names."""
 
@@ -50,6 +61,7 @@ TABLES: frozenset[str] = frozenset(
         "regexp_split_to_table",
         "regexp_matches",
         "jsonb_path_query",
+        "generate_subscripts",
     }
     | {f"{head}_{name}" for head in ("json", "jsonb") for name in _DOCUMENT_ROWS}
 )
@@ -62,6 +74,7 @@ _DOCUMENTS = (
 TYPED: frozenset[str] = frozenset(
     {
         "arrow_typeof", "make_array", "pg_typeof", "array_dims", "array_ndims",
+        "enum_first", "enum_last", "enum_range", "array_fill",
         "array_append", "array_cat", "array_distinct", "array_except", "array_intersect", "array_length", "array_lower",
         "array_position", "array_positions", "array_prepend", "array_remove", "array_replace", "array_sort",
         "array_to_string", "array_upper", "cardinality", "jsonb_path_exists", "jsonb_path_match",

@@ -26,6 +26,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.parser import TIME_ZONE_RE
 
 import everview
 from everview.sql.text.call_names import AGGREGATES, LISTS, SCALARS, TABLES, TYPED
@@ -100,8 +101,46 @@ _AFTER_CONDITIONS = (
 """What may follow a condition that is whole."""
 _MODIFIERS = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH)
 
+_TYPED = Postgres.Parser.TYPE_TOKENS - {TokenType.INTERVAL}
+_FARTHEST = 8
+"""A constant's text is so many tokens after its type's first word at most: timestamp ( 3 ) with time zone '...'."""
+
 FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 """The fields of an interval in the SQL standard."""
+
+
+class TypedConstants:
+    """A parser for which date '2024-02-29'::timestamp casts a date: sqlglot would cast the text first."""
+
+    def _parse_type(self: Any, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        typed = None if fallback_to_identifier else self.typed_constant()
+        found: exp.Expr | None = typed or super()._parse_type(parse_interval, fallback_to_identifier)  # type: ignore[misc]
+        return found
+
+    def typed_constant(self: Any) -> exp.Expr | None:
+        """date '2024-02-29', timestamp(3) with time zone '...', and the operators behind it; None if it is none."""
+        token = self._curr
+        if token is None or token.token_type not in _TYPED:
+            return None
+        ahead = self._tokens[self._index + 1 : self._index + _FARTHEST]
+        if not any(t.token_type is TokenType.STRING for t in ahead):
+            return None
+        start = self._index
+        kind = self._parse_types(check_func=True, allow_identifiers=False)
+        is_constant = isinstance(kind, exp.DataType) and self._match(TokenType.STRING, advance=False)
+        text = self._parse_primary() if is_constant else None
+        if not isinstance(text, exp.Literal) or self._differs(kind, text):
+            self._retreat(start)
+            return None
+        made: exp.Expr | None = self._parse_column_ops(self.expression(exp.Cast(this=text, to=kind)))
+        return made
+
+    def _differs(self: Any, kind: exp.DataType, text: exp.Literal) -> bool:
+        """Whether a dialect makes something else of it: JSON, or a timestamp with a zone."""
+        if self.dialect.parser_class is Everview.Parser:
+            return False
+        zoned = self.ZONE_AWARE_TIMESTAMP_CONSTRUCTOR and TIME_ZONE_RE.search(text.name)
+        return kind.this in self.TYPE_LITERAL_PARSERS or bool(zoned)
 
 
 class Everview(Postgres):
@@ -115,7 +154,7 @@ class Everview(Postgres):
     ORIGINAL_NAME_META_KEY = "name"
     INDEX_OFFSET = 0  # a[1] is the first element: the number is left as it is written
 
-    class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
+    class Parser(TypedConstants, Postgres.Parser):  # type: ignore[misc, valid-type]
         FUNCTIONS: ClassVar = {
             **{name: make for name, make in Postgres.Parser.FUNCTIONS.items() if name.lower() not in _READ_BY_NAME},
             **{name.upper(): _aggregate(name) for name in (*AGGREGATES, *LISTS)},
@@ -140,7 +179,17 @@ class Everview(Postgres):
             TokenType.UNICODE_STRING: lambda self, token: self.unicode_text(token),
         }
 
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            **Postgres.Parser.NO_PAREN_FUNCTION_PARSERS,
+            "SOME": lambda self: self.some_of(),
+        }
+
         LAMBDAS: ClassVar = {**Postgres.Parser.LAMBDAS, TokenType.ARROW: _arrow}
+
+        def some_of(self) -> exp.Expr:
+            """x = SOME (array), the same as ANY"""
+            found: exp.Expr = self.expression(exp.Any(this=self._parse_bitwise()))
+            return found
 
         def unicode_text(self, token: Token) -> exp.Expr:
             """U&'\\00e9', U&'!00e9' UESCAPE '!': letters by their numbers"""
@@ -291,7 +340,9 @@ def reader(name: str) -> type[Dialect]:
     if name == DEFAULT:
         return Everview
     known = Dialect.get_or_raise(name)
-    return type(f"Everview{name.capitalize()}", (type(known),), {"ORIGINAL_NAME_META_KEY": "name", "INDEX_OFFSET": 0})
+    parser = type("Parser", (TypedConstants, type(known).parser_class), {})
+    told = {"ORIGINAL_NAME_META_KEY": "name", "INDEX_OFFSET": 0, "Parser": parser}
+    return type(f"Everview{name.capitalize()}", (type(known),), told)
 
 
 def first_place(name: str) -> int:
