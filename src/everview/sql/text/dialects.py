@@ -101,10 +101,6 @@ _AFTER_CONDITIONS = (
 """What may follow a condition that is whole."""
 _MODIFIERS = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH)
 
-_TYPED = Postgres.Parser.TYPE_TOKENS - {TokenType.INTERVAL}
-_FARTHEST = 8
-"""A constant's text is so many tokens after its type's first word at most: timestamp ( 3 ) with time zone '...'."""
-
 FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 """The fields of an interval in the SQL standard."""
 
@@ -112,31 +108,49 @@ FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 class TypedConstants:
     """A parser for which date '2024-02-29'::timestamp casts a date: sqlglot would cast the text first."""
 
-    def _parse_type(self: Any, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
-        typed = None if fallback_to_identifier else self.typed_constant()
-        found: exp.Expr | None = typed or super()._parse_type(parse_interval, fallback_to_identifier)  # type: ignore[misc]
+    def _parse_types(
+        self: Any,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        """A type, also ROW<x INT, y STRING> as Flink writes it; a constant of a type is whole."""
+        row = self.row_type()
+        if row is not None:
+            return row  # type: ignore[no-any-return]
+        found: exp.Expr | None = super()._parse_types(check_func, schema, allow_identifiers, with_collation)  # type: ignore[misc]
+        in_expression = check_func and not allow_identifiers
+        if in_expression and isinstance(found, exp.DataType) and self._match(TokenType.STRING, advance=False):
+            return self.typed_constant(found)  # type: ignore[no-any-return]
         return found
 
-    def typed_constant(self: Any) -> exp.Expr | None:
-        """date '2024-02-29', timestamp(3) with time zone '...', and the operators behind it; None if it is none."""
-        token = self._curr
-        if token is None or token.token_type not in _TYPED:
-            return None
-        ahead = self._tokens[self._index + 1 : self._index + _FARTHEST]
-        if not any(t.token_type is TokenType.STRING for t in ahead):
-            return None
+    def row_type(self: Any) -> exp.Expr | None:
+        """ROW<x INT, y STRING>: a struct; None if it is none."""
         start = self._index
-        kind = self._parse_types(check_func=True, allow_identifiers=False)
-        is_constant = isinstance(kind, exp.DataType) and self._match(TokenType.STRING, advance=False)
-        text = self._parse_primary() if is_constant else None
-        if not isinstance(text, exp.Literal) or self._differs(kind, text):
-            self._retreat(start)
-            return None
-        made: exp.Expr | None = self._parse_column_ops(self.expression(exp.Cast(this=text, to=kind)))
-        return made
+        if self._match_text_seq("ROW") and self._match(TokenType.LT):
+            fields = self._parse_csv(lambda: self._parse_struct_types(type_required=True))
+            if self._match(TokenType.GT):
+                struct = exp.DataType(this=exp.DataType.Type.STRUCT, expressions=fields, nested=True)
+                made: exp.Expr = self.expression(struct)
+                return made
+        self._retreat(start)
+        return None
 
-    def _differs(self: Any, kind: exp.DataType, text: exp.Literal) -> bool:
-        """Whether a dialect makes something else of it: JSON, or a timestamp with a zone."""
+    def typed_constant(self: Any, kind: exp.DataType) -> exp.Expr:
+        """date '2024-02-29': a cast, to which the operators behind it apply. The type is all there is where a dialect
+        makes something else of it: JSON, or a timestamp with a zone.
+        """
+        start = self._index
+        text = self._parse_primary()
+        if isinstance(text, exp.Literal) and not self.differs(kind, text):
+            made: exp.Expr = self.expression(exp.Cast(this=text, to=kind))
+            return made
+        self._retreat(start)
+        return kind
+
+    def differs(self: Any, kind: exp.DataType, text: exp.Literal) -> bool:
+        """Whether a dialect has a form of its own for a constant."""
         if self.dialect.parser_class is Everview.Parser:
             return False
         zoned = self.ZONE_AWARE_TIMESTAMP_CONSTRUCTOR and TIME_ZONE_RE.search(text.name)
@@ -289,25 +303,6 @@ class Everview(Postgres):
                 whole: exp.Interval = self.expression(exp.Interval(this=this, unit=span))
                 return whole
             found: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
-            return found
-
-        def _parse_types(
-            self,
-            check_func: bool = False,
-            schema: bool = False,
-            allow_identifiers: bool = True,
-            with_collation: bool = False,
-        ) -> exp.Expr | None:
-            """ROW<x INT, y STRING>, as Flink writes it, is struct<x int, y text>."""
-            start = self._index
-            if self._match_text_seq("ROW") and self._match(TokenType.LT):
-                fields = self._parse_csv(lambda: self._parse_struct_types(type_required=True))
-                if self._match(TokenType.GT):
-                    struct = exp.DataType(this=exp.DataType.Type.STRUCT, expressions=fields, nested=True)
-                    made: exp.Expr = self.expression(struct)
-                    return made
-            self._retreat(start)
-            found: exp.Expr | None = super()._parse_types(check_func, schema, allow_identifiers, with_collation)
             return found
 
         def _parse_fields(self) -> exp.Expr | None:
