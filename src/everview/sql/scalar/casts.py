@@ -92,9 +92,10 @@ _ROUNDED = (
 
 def _rounded(scalars: Scalars, node: exp.Cast, target: DataType) -> Expr | None:
     """A cast to timestamp(3) or timestamptz(3); None if it is to something else."""
+    if target.kind not in ("timestamp", "timestamptz") or scalars.source.dialect not in (DEFAULT, "trino", "presto"):
+        return None  # without asking for digits, which others may not pass over
     sizes = node.to.expressions
-    moments = target.kind in ("timestamp", "timestamptz") and scalars.source.dialect in (DEFAULT, "trino", "presto")
-    if not moments or len(sizes) != 1 or not sizes[0].this.is_int:
+    if len(sizes) != 1 or not sizes[0].this.is_int:
         return None
     digits = int(sizes[0].this.name)
     exact = exp.Cast(this=node.this, to=exp.DataType(this=node.to.this))
