@@ -146,6 +146,10 @@ def test_of_dialects(db: ev.Session, dialect: str, text: str, columns: list[str]
         ("duckdb", "SELECT * FROM t UNPIVOT ((a, b) FOR n IN (g))", "E_WIDTH", "as many columns"),
         ("duckdb", "SELECT * FROM t PIVOT (sum(x) FOR g IN (1)) AS p (a, b, c)", "E_WIDTH", "p has 2 columns, not 3"),
         ("duckdb", "SELECT g, , x FROM t", "E_SYNTAX", "before or after this comma"),
+        # in Spark a star inside a function is its columns, elsewhere t.* is a row
+        ("spark", "SELECT count(t.*) FROM t", "E_UNSUPPORTED", "is its columns here"),
+        ("hive", "SELECT count(DISTINCT t.*) FROM t", "E_UNSUPPORTED", "is its columns here"),
+        ("spark", "SELECT array(t.*) FROM t", "E_UNSUPPORTED", "an array of all columns"),
         ("spark", "SELECT g, x, FROM t", "E_SYNTAX", "before or after this comma"),
     ],
 )

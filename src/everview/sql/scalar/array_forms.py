@@ -41,6 +41,13 @@ def on_array(scalars: Scalars, node: exp.Array) -> Expr:
         return _listed(scalars, node)
     if not node.expressions:
         return Literal(array(STR), constants.EMPTY)
+    for each in node.expressions:  # the row of a table in PostgreSQL, its columns in Spark
+        if (
+            isinstance(each, exp.Column)
+            and isinstance(each.this, exp.Star)
+            and scalars.source.dialect in dialects.SPARKS
+        ):
+            raise scalars.source.refuse(each, "an array of all columns is not supported", "name them: array(a, b)")
     items = [scalars.bind(e) for e in node.expressions]
     known = next((i for i in items if not (isinstance(i, Literal) and i.type.kind == "str")), None)
     if known is not None:

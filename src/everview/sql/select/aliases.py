@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.sql.scalar.casts import SPARKS
 from everview.sql.select.grouping import aggregates_in
 from everview.sql.select.scopes import Scope
+from everview.sql.text.dialects import SPARKS
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler

@@ -45,6 +45,7 @@ from everview.sql.select.variances import MOMENTS, moment
 from everview.sql.select.windows import AGGREGATES, windows_in
 from everview.sql.text import consumed_parts
 from everview.sql.text.call_names import LISTS
+from everview.sql.text.dialects import SPARKS
 from everview.sql.text.error_positions import has_query
 from everview.types import FLOAT, INT, JSON, STR, DataType, array
 
@@ -161,6 +162,9 @@ class Grouped(Scalars):
             if isinstance(given, exp.Star):
                 hint = "count(DISTINCT (a, b)) counts distinct rows of columns"
                 raise self.source.error(given, "E_STAR", "DISTINCT needs columns, not *", hint)
+        if isinstance(given, exp.Column) and isinstance(given.this, exp.Star) and self.source.dialect in SPARKS:
+            what = f"{given.sql('postgres')} is its columns here: rows with a NULL in one of them do not count"
+            raise self.source.refuse(given, what, "count(*) counts rows")
         if isinstance(given, exp.Order):
             raise self.source.refuse(node, "ORDER BY inside this aggregate has no meaning")
         arg = None if isinstance(given, exp.Star) else self.below.bind(given)

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.sql.scalar.casts import SPARKS
 from everview.sql.select.grouping import aggregates_in
 from everview.sql.select.scopes import Relation
 from everview.sql.text import consumed_parts
-from everview.sql.text.dialects import DEFAULT
+from everview.sql.text.dialects import DEFAULT, SPARKS
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler

@@ -16,7 +16,7 @@ from everview.sql.select import (
 from everview.sql.select.query import Env, Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Outer, Relation, Scope
 from everview.sql.text import consumed_parts
-from everview.sql.text.dialects import DEFAULT
+from everview.sql.text.dialects import DEFAULT, SPARKS
 
 if TYPE_CHECKING:
     from everview.sql.select.compiler import Compiler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COLUMNS = {
     "duckdb": (0, "col"),
     "mysql": (0, "column_"),
-    **dict.fromkeys(("spark", "spark2", "databricks", "hive"), (1, "col")),
+    **dict.fromkeys(SPARKS, (1, "col")),
 }
 """What the columns of VALUES are called in a dialect: the number of the first, and what stands before it."""
 

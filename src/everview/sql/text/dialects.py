@@ -360,6 +360,9 @@ def is_exact(name: str) -> bool:
     return name != "duckdb"
 
 
+SPARKS = ("spark", "spark2", "databricks", "hive")
+"""Spark, and those whose SQL it took over or that took over its SQL."""
+
 PRINTING = ("postgres", "redshift", "materialize", "risingwave")
 """Dialects that print arrays among texts; elsewhere concat concatenates them, and concat_ws joins their elements. In
 these an array of arrays is a matrix: unnest and array_to_string take its elements one by one."""
