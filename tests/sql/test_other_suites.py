@@ -62,6 +62,10 @@ POSTGRES: list[tuple[str, list[tuple[Any, ...]]]] = [
         [(1, None, 1, 1), (2, None, 1, 1), (None, 0, 1, 2), (None, 1, 1, 2), (1, 1, 1, 0), (2, 0, 1, 0)],
     ),
     ("SELECT a, count(*) FROM i GROUP BY DISTINCT ROLLUP (a), ROLLUP (i.a)", [(1, 1), (2, 1), (None, 2)]),
+    (
+        "SELECT a, b, count(*) FROM (SELECT a, a % 2 AS b FROM i) AS i GROUP BY GROUPING SETS ((a, (a, b)), ((b)))",
+        [(1, 1, 1), (2, 0, 1), (None, 0, 1), (None, 1, 1)],
+    ),
     # a star inside ROW stands for the columns, and was one row in another
     ("SELECT ROW(0, w.*)::text FROM (SELECT a, a + 1 AS b FROM i) AS w", [("(0,1,2)",), ("(0,2,3)",)]),
     # (a, b) is a row wherever a value is, and (row).* are its fields
@@ -332,6 +336,11 @@ def test_now_is_read_once_in_a_statement(db: Session) -> None:
         ("CREATE DATABASE d", "E_UNSUPPORTED", "CREATE DATABASE is not supported"),
         ("SELECT 1 AS a UNION SELECT 'x'", "E_TYPE", "'x' is not a valid int"),
         ("SELECT * FROM (SELECT 1 AS a INTO o) AS q", "E_UNSUPPORTED", "INTO makes a table"),
+        (
+            "SELECT DISTINCT ON (a) a, unnest(ARRAY[1, 2]) FROM i ORDER BY a",
+            "E_UNSUPPORTED",
+            "stands behind DISTINCT ON",
+        ),
         ("SELECT all, a FROM i", "E_SYNTAX", "before or after this comma"),
         ("SELECT a, FROM i", "E_SYNTAX", "before or after this comma"),
         ("SELECT * FROM i PIVOT (sum(a) FOR a IN (1))", "E_UNSUPPORTED", "PIVOT is not supported here"),

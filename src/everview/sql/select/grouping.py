@@ -556,8 +556,9 @@ def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[in
         return keys.index(key)
 
     def several(node: exp.Expr) -> list[int]:
+        """The keys of (a, b); brackets inside it, (a, (b, c)), group nothing."""
         inner = node.unnest() if isinstance(node, exp.Paren) else node
-        return [index(e) for e in inner.expressions] if isinstance(inner, exp.Tuple) else [index(inner)]
+        return [i for e in inner.expressions for i in several(e)] if isinstance(inner, exp.Tuple) else [index(inner)]
 
     def choices_of(item: exp.Expr) -> list[list[int]]:
         """The sets of one item of the list; GROUPING SETS may be nested."""

@@ -99,6 +99,10 @@ def _unfold(compiler: Compiler, select: exp.Select, scope: Scope, env: Env) -> b
         raise compiler.source.refuse(
             calls[0], "a function that gives rows cannot stand beside groups, aggregates and windows", "use FROM"
         )
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None and select.args.get("order") is not None:
+        what = "a function that gives rows stands behind DISTINCT ON and ORDER BY in PostgreSQL"
+        raise compiler.source.refuse(calls[0], what, "use FROM, around or inside the query")
     made: list[table_functions.Bound] = []
     for node in calls:
         call = table_functions.found(node)
