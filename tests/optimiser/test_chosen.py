@@ -111,6 +111,22 @@ def test_a_triangle_is_joined_at_once_if_that_is_cheaper() -> None:
     assert Counter(best.rows()) == Counter(db.view("plain", triangle, plan="binary").rows())
 
 
+def test_a_join_at_once_is_explained_by_what_must_be_equal() -> None:
+    with ev.connect() as db:
+        db.sql("""CREATE TABLE a (id int PRIMARY KEY, x int); CREATE TABLE b (id int PRIMARY KEY, y int);
+                  CREATE TABLE c (id int PRIMARY KEY, z int); CREATE TABLE e (s int, d int)""")
+        star = "SELECT a.id, x, y, z FROM a JOIN b ON a.id = b.id JOIN c ON a.id = c.id"
+        lines = db.sql(f"/*+ plan(best) */ CREATE VIEW v AS {star}").explain().splitlines()
+        assert lines[3:5] == [
+            "r3 := MultiJoin[r0, r1, r2] delta: r0.id == r1.id == r2.id",
+            "r4 := Project[r3] id, x, y, z",
+        ]
+        db["e"].insert([(i % 7, i % 5) for i in range(30)])
+        wedge = "SELECT x.s, y.d FROM e AS x JOIN e AS y ON x.d = y.s JOIN e AS z ON z.s = y.d AND z.d = x.s"
+        text = db.sql(f"/*+ plan(best) */ CREATE VIEW w AS {wedge}").explain()
+        assert "r1 := MultiJoin[r0, r0, r0] wco: " in text and ", s != NULL, d != NULL" in text
+
+
 def test_what_needs_no_choice_stays_as_it_is() -> None:
     db = shop()
     pair = db["orders"].join(db["items"], db["orders"].item == db["items"].id).select(id=db["orders"].id)

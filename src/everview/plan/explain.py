@@ -28,6 +28,7 @@ from everview.plan.nodes import (
     Join,
     Loop,
     LoopResult,
+    MultiJoin,
     Node,
     Project,
     PythonReduce,
@@ -199,6 +200,15 @@ class Explainer:
         for node, keys in sides:
             yield [f"{self.shown[node]}.{self.columns[node][k]}" for k in keys]
 
+    def equal(self, join: MultiJoin) -> Iterator[str]:
+        """The columns of a join at once that must be equal, for each variable of several inputs."""
+        sides = list(zip(join.inputs, join.variables, strict=True))
+        for variable in range(len(join.types)):
+            places = [(n, of.index(variable)) for n, of in sides if variable in of]
+            same = [f"{self.shown[n]}.{self.columns[n][column]}" for n, column in places]
+            if len(same) > 1:
+                yield " == ".join(same)
+
     def names(self, node: Node) -> list[str]:
         """Known names, else propagated from the node's inputs, else c0, c1, ..."""
         if node in self.known:
@@ -214,6 +224,10 @@ class Explainer:
                 return inner[0] + inner[1]
             case Reduce() | PythonReduce():
                 return [inner[0][k] for k in node.keys] + made_up[len(node.keys) :]
+            case MultiJoin(variables=variables):
+                pairs = [p for of, names in zip(variables, inner, strict=True) for p in zip(of, names, strict=True)]
+                found = dict(reversed(pairs))  # of several the first
+                return [found.get(variable, name) for variable, name in enumerate(made_up)]
             case Window() | Labelled():
                 return inner[0] + made_up[len(inner[0]) :]
             case Table() | Constant() | Variable() | LoopResult() | FlatMap() | Frontier() | StrongLabels():
@@ -247,6 +261,8 @@ class Explainer:
             case Join():
                 split = f", hot keys of the {node.split} side split over shards" if isinstance(node, HotJoin) else ""
                 return ",".join(f" {a} == {b}" for a, b in zip(*self.keys(node), strict=True)) + split
+            case MultiJoin(strategy=strategy):
+                return f" {strategy}: {', '.join([*self.equal(node), *_tests(node, own)])}"
             case Reduce(child=child):
                 below = self.columns[child]
                 outputs = own[len(node.keys) :]
@@ -278,6 +294,13 @@ class Explainer:
             case Disjunction():
                 return f" of at most {node.nodes} nodes"
         return ""
+
+
+def _tests(join: MultiJoin, names: Sequence[str]) -> Iterator[str]:
+    """The comparisons of a join at once."""
+    for operator, *sides in join.tests:
+        a, b = (names[side] if isinstance(side, int) else describe(side, names) for side in sides)
+        yield f"{a} {_SIGNS[operator]} {b}"
 
 
 def _title(node: Node) -> str:
