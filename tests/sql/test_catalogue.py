@@ -181,3 +181,20 @@ def test_misspellings(text: str, code: str, says: str) -> None:
         db.sql(text)
     assert error.value.code == code and says in str(error.value), str(error.value)
     assert "line 1, column" in str(error.value)
+
+
+def test_comments_on_what_shows_none_are_told() -> None:
+    """Dumps comment on schemas, indexes, constraints: accepted, and said not to be kept."""
+    with ev.connect() as db:
+        for what in (
+            "SCHEMA public",
+            "EXTENSION plpgsql",
+            "INDEX t_pkey",
+            "FUNCTION f(int, text)",
+            "CONSTRAINT c ON t",
+        ):
+            with pytest.warns(ev.Notice, match=f"the comment on {what.split()[0].lower()} .* is ignored"):
+                db.sql(f"COMMENT ON {what} IS 'words'")
+        for wrong in ("SCHEMA public", "SCHEMA IS 'x'", "CONSTRAINT c IS 'x'", "INDEX i IS 5", "TYPE t IS 'x' 'y' z"):
+            with pytest.raises(ev.PlanError):
+                db.sql(f"COMMENT ON {wrong}")

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 def comment(sql: Statements, statement: statement_reader.Statement) -> None:
-    """COMMENT ON TABLE t | [MATERIALIZED] VIEW v | COLUMN t.x IS 'text' | NULL"""
+    """COMMENT ON TABLE t | [MATERIALIZED] VIEW v | COLUMN t.x IS 'text' | NULL; on others, it is not kept"""
     words = Words(statement)
     words.need("COMMENT")
     words.need("ON")
+    if (other := next((o for o in OTHERS if words.next_is(o)), None)) is not None:
+        return _of_other(statement, words, other)
     words.next_is("MATERIALIZED")
     kind = words.choose("TABLE", "VIEW", "COLUMN")
     at = words.at
@@ -37,6 +39,27 @@ def comment(sql: Statements, statement: statement_reader.Statement) -> None:
     words.end()
     if not sql.dry and (text or (name, column) in sql.core.catalog.comments):
         sql.core.definitions.remarks.add(Commented(name, column, text))
+
+
+OTHERS = ("SCHEMA", "EXTENSION", "INDEX", "TYPE", "DOMAIN", "SEQUENCE", "FUNCTION", "CONSTRAINT", "DATABASE", "ROLE")
+"""What else dumps comment on."""
+
+
+def _of_other(statement: statement_reader.Statement, words: Words, kind: str) -> None:
+    """A comment that is not kept, and says so: nothing here would show it."""
+    name = words.name(f"the {kind.lower()}'s name")
+    words.brackets()
+    if kind == "CONSTRAINT":
+        words.need("ON")
+        words.next_is("DOMAIN")
+        words.name("the table's name")
+    words.need("IS")
+    if not words.next_is("NULL"):
+        words.take("a text in quotes, or NULL", TokenType.STRING)
+    words.end()
+    statement.notes.notices.append(
+        f"the comment on {kind.lower()} {name} is ignored: tables, views and columns have them"
+    )
 
 
 def _found(sql: Statements, words: Words, kind: str, written: str, column: str, at: int) -> tuple[str, str]:

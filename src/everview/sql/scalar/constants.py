@@ -288,7 +288,12 @@ def span(node: exp.Interval, source: Source) -> intervals.Interval:
         raise source.error(node, "E_RANGE", f"{text!r} is too long for an interval")
     if unit is not None and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", text) and intervals.cut(found, name) != found:
         raise source.refuse(node, f"{text!r} has more than whole {name}s", "leave the unit behind it out")
-    return found
+    cuts = unit is not None and name in CUT and isinstance(node.this, exp.Literal) and node.this.is_string
+    return intervals.cut(found, name) if cuts and source.dialect in PRINTING else found
+
+
+CUT = ("year", "month", "day", "hour", "minute")
+"""Units of which INTERVAL '1.5' HOUR has whole ones in PostgreSQL: one hour; '1.5 hours' is an hour and a half."""
 
 
 def _fields(text: str, span: exp.IntervalSpan, source: Source) -> str:
