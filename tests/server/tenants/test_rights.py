@@ -315,3 +315,35 @@ def test_all_of_it_is_there_after_reopening(tmp_path: pathlib.Path) -> None:
         if file.is_file():
             data = file.read_bytes()
             assert token.encode() not in data and b"'pw'" not in data
+
+
+def test_a_group_that_policies_do_not_apply_to_exempts_nobody(db: Any) -> None:
+    """Only a role's own BYPASSRLS counts, and after SET ROLE the group's."""
+    db.sql("CREATE ROLE auditors BYPASSRLS; GRANT auditors TO ann; GRANT SELECT ON doc TO auditors")
+    assert [row[0] for row in rows(db, "SELECT id FROM doc")] == [1, 3]
+    assert [row[0] for row in rows(db, "SET ROLE auditors; SELECT id FROM doc")] == [1, 2, 3]
+    db.sql("RESET ROLE")
+
+
+@pytest.mark.parametrize("maker", [ANN, None])
+def test_a_row_that_cannot_be_computed_is_not_shown(db: Any, maker: Principal | None) -> None:
+    """Not even one's own: it may have been joined with another's, or have columns that are hidden."""
+    db.sql("INSERT INTO doc VALUES (4, 'a', 'q471'); GRANT CREATE ON SCHEMA public TO app")
+    rows(db, "CREATE VIEW numbers AS SELECT id, 1 / (id - 4) AS n FROM doc; GRANT SELECT ON numbers TO app", maker)
+    for ask in (lambda: db.sql("SELECT * FROM numbers").rows(), lambda: db["numbers"].rows()):
+        with acting(ANN), pytest.raises(ev.RowErrors) as error:
+            ask()
+        assert "471" not in str(error.value) and "example" not in str(error.value)
+    if maker is None:
+        with pytest.raises(ev.RowErrors, match="471"):
+            db["numbers"].rows()
+
+
+def test_reasons_are_shown_if_all_their_rows_are(db: Any) -> None:
+    db.sql("CREATE VIEW ids AS SELECT id, tenant FROM doc; GRANT SELECT ON ids TO app")
+    assert "doc(1" in str(rows(db, "WHY ids (1, 'a')"))
+    for text in ("WHY ids (2, 'b')", "EXPLAIN WHY SELECT id FROM ids"):
+        assert "'x'" not in refused(db, text)
+    with acting(ANN), pytest.raises(ev.EverviewError) as error:
+        db["ids"].why((2, "b"))
+    assert error.value.code == "E_FORBIDDEN"

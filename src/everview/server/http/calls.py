@@ -412,7 +412,7 @@ def explain(db: Session, given: Given) -> Sent:
     core = core_of(db)
     if core.access.acting() is None or not isinstance(found, View):
         return {"text": str(found.explain())}, []
-    return {"text": "\n".join(shown_plans.lines(core, shown_plans.of_view(core, found))[0])}, []
+    return {"text": "\n".join(shown_plans.lines(core, shown_plans.of_view(core, found)))}, []
 
 
 def text(db: Session, given: Given) -> Sent:

@@ -65,23 +65,21 @@ def explain(sql: Statements, statement: statement_reader.Statement) -> Result:
         view = visible_relations.whole(sql.session, name, "its plan")
         if sql.core.access.acting() is None:
             return sql.texts("plan", view.explain().split("\n"))
-        return sql.texts("plan", shown_plans.lines(sql.core, shown_plans.of_view(sql.core, view))[0])
+        return sql.texts("plan", shown_plans.lines(sql.core, shown_plans.of_view(sql.core, view)))
     tree = statement_reader.parsed(source)
     node = _explained(tree, source)
     query, compiler = consumed_parts.whole(tree, source, lambda: sql.bound(node, source))
     plain = joins.take(query.node, range(query.width))
     how = sql.how_to_join(plain, source)
     collection, kept = rewritten(sql.core, sql.collection(compiler, plain, query.names), how)
-    steps, whole = shown_plans.lines(sql.core, collection)
-    joined = (
-        [] if not whole else _joins(sql, relation_of(collection).node, kept, join_plans.why(how, sql.asked(source)))
-    )
-    found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree and whole else []
+    steps, free = shown_plans.lines(sql.core, collection), sql.core.access.acting() is None
+    joined = _joins(sql, relation_of(collection).node, kept, join_plans.why(how, sql.asked(source))) if free else []
+    found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree and free else []
     asked = [one_off.told(sql.core, query.node, sql.way)] if node is tree else []
     lines = [*steps, *joined, *found, *asked]
-    if sql.core.access.acting() is None:
+    if free:
         lines += _kept(sql, collection)
-    else:  # other users' state and its size are hidden; how it is shared is not
+    else:  # indexes that others have brought about, and sizes, are hidden; how it is shared is not
         lines += shared_queries.told(sql, node, source)
     if analyze:
         start = time.perf_counter()

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 HIDDEN = "(hidden)"
 
 
-def lines(core: Core, collection: Collection) -> tuple[list[str], bool]:
-    """The steps of a plan, and whether they are all there."""
+def lines(core: Core, collection: Collection) -> list[str]:
+    """The steps of a plan."""
     if core.access.acting() is None:
-        return collection.explain().split("\n"), True
+        return collection.explain().split("\n")
     node, (names, labels) = relation_of(collection).node, known_names(collection)
-    places, masked = _cut(core, node, names, labels)
-    shown = substituted(node, places)
-    return explain(shown, names, labels).split("\n"), not (places or masked)
+    shown = substituted(node, _cut(core, node, names, labels))
+    return explain(shown, names, labels).split("\n")
 
 
 def of_view(core: Core, view: View) -> Collection:
@@ -43,9 +42,9 @@ def of_view(core: Core, view: View) -> Collection:
 
 def _cut(
     core: Core, node: plan.Node, names: dict[plan.Node, tuple[str, ...]], labels: dict[plan.Node, str]
-) -> tuple[dict[plan.Node, plan.Node], bool]:
-    """What stands for views and tables of others, whose names are added; and whether columns have lost theirs."""
-    inside, access, masked = set(node.walk()), core.access, False
+) -> dict[plan.Node, plan.Node]:
+    """What stands for views and tables of others; their names are added, and those of hidden columns go."""
+    inside, access = set(node.walk()), core.access
     places: dict[plan.Node, plan.Node] = {}
     for label, one in (*core.catalog.views.items(), *core.catalog.tables.items()):
         relation = relation_of(one)
@@ -60,10 +59,9 @@ def _cut(
         if is_table and shown is None:
             continue
         if is_table and shown:
-            masked = True
             names[relation.node], labels[relation.node] = told, label
             continue
         place = plan.Table(-1 - len(places), relation.node.types)
         places[relation.node] = place
         names[place], labels[place] = told, label if shown is None or shown else HIDDEN
-    return places, masked
+    return places

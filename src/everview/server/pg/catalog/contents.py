@@ -198,7 +198,7 @@ def _observed(core: Core) -> tuple[RelationPicture, ...]:
 def _plan(core: Core, name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
     """A view's plan: its text is not kept."""
     if core.access.acting() is not None:
-        return "\n".join(shown_plans.lines(core, relation_of(view).source)[0])
+        return "\n".join(shown_plans.lines(core, relation_of(view).source))
     known = (name, relation_of(view).installed_at)
     if known not in plans:
         plans[known] = str(relation_of(view).source.explain())
