@@ -29,6 +29,19 @@ WHO = "SELECT current_user, count(*) FROM doc"
         (["SET ROLE ann", "BEGIN", "SET LOCAL ROLE bob", "RESET ALL", "COMMIT"], "bob", "ann"),
         (["SET ROLE ann", "RESET ALL", "BEGIN", "COMMIT"], "ann", "ann"),
         (["SET ROLE ann", "DISCARD ALL", "BEGIN", "COMMIT"], "everview", "everview"),
+        (["SET ROLE ann", "BEGIN", "SAVEPOINT s", "RESET ROLE", "ROLLBACK TO s"], "everview", "ann"),
+        (
+            ["SET ROLE ann", "BEGIN", "SET LOCAL ROLE bob", "SAVEPOINT s", "RESET ROLE", "ROLLBACK TO s"],
+            "everview",
+            "bob",
+        ),
+        (["SET ROLE ann", "BEGIN", "SAVEPOINT s", "RESET ROLE", "RELEASE s"], "everview", "everview"),
+        (["BEGIN", "SAVEPOINT s", "SET ROLE ann", "SAVEPOINT s", "SET ROLE bob", "ROLLBACK TO s"], "bob", "ann"),
+        (
+            ["BEGIN", "SAVEPOINT s", "SET ROLE ann", "SAVEPOINT t", "SET ROLE bob", "RELEASE t", "ROLLBACK TO s"],
+            "bob",
+            "everview",
+        ),
     ],
 )
 def test_a_role_is_what_it_is_in_postgresql(
@@ -43,6 +56,8 @@ def test_a_role_is_what_it_is_in_postgresql(
         assert db.execute(WHO).fetchone() == (after, rows[after])
         shown = db.execute("SHOW role").fetchone()
         assert shown == ("none" if after == "everview" else after,)
+        if "SAVEPOINT" in str(statements):
+            db.execute("ROLLBACK")
         db.execute("RESET ROLE")
         assert db.execute(WHO).fetchone() == ("everview", 3)
 

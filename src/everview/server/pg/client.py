@@ -151,6 +151,11 @@ class Client:
         self.who = who
         WHO.set(who)
 
+    def resume_role(self) -> None:
+        """Act as the role that the settings have again."""
+        role = self.settings.show("role")
+        self._become(self._roles["" if role == "none" else role])
+
     def cancel(self) -> None:
         """Have what it does stop."""
         self.stop.set()
@@ -207,8 +212,7 @@ class Client:
 
     def _ended(self, *, undo: bool) -> None:
         self.settings.end(undo=undo)
-        role = self.settings.show("role")
-        self._become(self._roles["" if role == "none" else role])
+        self.resume_role()
         self.explicit = self.failed = False
         self.portals.clear()
         for name in [n for n, c in self.cursors.items() if not c.held]:

@@ -112,6 +112,8 @@ class Settings:
         self._values["server_version"] = POSTGRES
         self._before: dict[str, str] | None = None
         self._local: dict[str, str] = {}
+        self._marks: list[tuple[str, dict[str, str], dict[str, str]]] = []
+        """what there was at each savepoint of the transaction, the local ones apart"""
         self._told: dict[str, str] = {}
         self._changed = True
         """whether there may be news"""
@@ -170,6 +172,21 @@ class Settings:
         """A transaction begins."""
         self._before = dict(self._values)
         self._local.clear()
+        self._marks.clear()
+
+    def mark(self, savepoint: str) -> None:
+        """A savepoint of the transaction."""
+        self._marks.append((savepoint, dict(self._values), dict(self._local)))
+
+    def back_to(self, savepoint: str, *, release: bool = False) -> None:
+        """Undo what was set since a savepoint; or (`release`) forget it, and those after it."""
+        at = max((i for i, (name, _, _) in enumerate(self._marks) if name == savepoint), default=None)
+        if at is None:
+            return
+        if not release:
+            _, values, local = self._marks[at]
+            self._values, self._local, self._changed = dict(values), dict(local), True
+        del self._marks[at if release else at + 1 :]
 
     def end(self, *, undo: bool) -> None:
         """It ends: what was set inside stays, unless it was local, or all is undone."""
@@ -180,6 +197,7 @@ class Settings:
             self._values.update(self._local)
         self._before = None
         self._local.clear()
+        self._marks.clear()
 
     @property
     def seconds(self) -> float | None:

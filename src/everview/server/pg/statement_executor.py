@@ -241,7 +241,10 @@ async def _rollback(client: Client, command: Command) -> Answer | None:
         if not client.explicit:
             raise PgError("E_TRANSACTION", "25P01", "ROLLBACK TO SAVEPOINT needs a transaction", "BEGIN one")
         words.next_is("SAVEPOINT")
-        await _savepoint_statement(client, f"ROLLBACK TO SAVEPOINT {_identifier(words.name('a savepoint'))}")
+        name = _identifier(words.name("a savepoint"))
+        await _savepoint_statement(client, f"ROLLBACK TO SAVEPOINT {name}")
+        client.settings.back_to(name)
+        client.resume_role()
         client.failed = False
         return Answer("ROLLBACK")
     words.at = 1
@@ -274,6 +277,10 @@ async def _savepoint(client: Client, command: Command) -> Answer | None:
     name = _identifier(words.name("a savepoint"))
     words.end()
     await _savepoint_statement(client, f"{command.first} {name}")
+    if command.first == "RELEASE":
+        client.settings.back_to(name, release=True)
+    else:
+        client.settings.mark(name)
     return Answer(command.first)
 
 
