@@ -27,6 +27,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -129,7 +130,7 @@ class Feed:
         codec = self._codec()
         self.names, self.types = codec.names, codec.types
         self.identity = identity_of(found._view, self.whose)
-        self.who = core_of(session).access.acting()
+        self.who = _anyone_like(core_of(session).access.acting())
         self.reads = getattr(found._view, "reads", ()) or (relation_of(found._view).label,)
         if self.who is not None:
             self.stamp = stamp_of(session, self.who, self.reads)
@@ -425,6 +426,11 @@ def whose_rows(session: Session) -> str:
     if who is None:
         return ""
     return json.dumps([who.name, dict(who.attributes)], sort_keys=True)
+
+
+def _anyone_like(who: Principal | None) -> Principal | None:
+    """Somebody with the same rights, whatever token he has: who opens a feed may leave before others."""
+    return None if who is None else replace(who, token="", until=None, proof=(who.proof[0], ""))
 
 
 def _dropped(feed: Feed) -> EverviewError:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.chunks import Chunk
 from everview.server.feeds import HEARTBEAT, Feed, Feeds, whose_rows
+from everview.server.fingerprints import stamp_of
 from everview.session.core import core_of
 
 if TYPE_CHECKING:
@@ -94,7 +95,11 @@ class Subscription:
         self._hurried = False
         self._told = float("-inf")
         self._changing = asyncio.Lock()
-        self._who = engine.principal()
+        self._who = self.who = engine.principal()
+        self.reads: tuple[str, ...] = ()
+        self.stamp = ""
+        """whether this client is still let in (`everview.server.fingerprints.stamp_of`): feeds are shared by those with
+        the same rights, who have come with other tokens"""
         self._failed: EverviewError | None = None
 
     async def add(self, wanted: Sequence[Wanted], ids: Sequence[int] = ()) -> list[int]:
@@ -110,6 +115,9 @@ class Subscription:
             feed.subscribers.add(self)
 
         def begin(_: object) -> tuple[int, list[tuple[Chunk, bool]]]:
+            if self.who is not None and id(self) not in engine.watched:
+                self.stamp = stamp_of(engine.session, self.who, self.reads)
+                engine.watched[id(self)] = self
             for feed in found:
                 feeds.open(feed)
                 if feed.who is not None:
@@ -152,6 +160,7 @@ class Subscription:
         """Follow nothing any more. Queries that only this client followed are kept for so many seconds: one that was
         cut off comes back, and goes on.
         """
+        self.engine.watched.pop(id(self), None)
         self.engine.feeds.subscriptions.discard(self)
         self.engine.feeds.progress.discard(self)
         feeds = list(dict.fromkeys(self.feeds.values()))
@@ -204,6 +213,10 @@ class Subscription:
         """End it with an error."""
         self._failed = error
         self.news.set()
+
+    def revoke(self, error: EverviewError) -> None:
+        """End it: its client is no longer let in; on the engine's thread."""
+        self.engine.loop.call_soon_threadsafe(self.fail, error)
 
     def hurry(self) -> None:
         """Tell how far it is with the next commit, whatever that has."""

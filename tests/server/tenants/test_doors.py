@@ -355,3 +355,57 @@ def test_look_ups_that_are_prepared_count_for_the_rate(tenants: Tenants) -> None
     with tenants.psycopg("bob", prepare_threshold=0) as db, db.cursor() as cursor, exceeded:
         for _ in range(1000):
             cursor.execute("SELECT v FROM open WHERE k = %s", (1,))
+
+
+async def _told_until(socket: Any, word: str) -> str:
+    text = ""
+    while word not in text:
+        text = str(await asyncio.wait_for(socket.recv(), 30))
+    return text
+
+
+async def _following(tenants: Tenants, token: str, view: str = "doc") -> Any:
+    socket = await websockets.connect(tenants.beside.url.replace("http", "ws") + "/v1/ws")
+    await socket.send(json.dumps({"type": "hello", "token": token}))
+    await socket.recv()
+    await socket.send(json.dumps({"type": "subscribe", "id": 1, "view": view}))
+    await _told_until(socket, "snapshot")
+    return socket
+
+
+@pytest.mark.parametrize("first", ["stays", "goes"])
+def test_who_follows_the_same_is_still_let_in_by_their_own_token(tenants: Tenants, first: str) -> None:
+    """Two tokens of one role share a feed; only one of them is dropped."""
+    tokens = [tenants.sql(f"CREATE TOKEN t{i} FOR ROLE ann WITH (tenant = 'a')")[0][0] for i in (1, 2)]
+
+    async def main() -> None:
+        one, two = [await _following(tenants, token) for token in tokens]
+        gone, kept = (two, one) if first == "stays" else (one, two)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, tenants.sql, f"DROP TOKEN t{2 if first == 'stays' else 1} FOR ROLE ann")
+        await _told_until(gone, "E_FORBIDDEN")
+        await loop.run_in_executor(None, tenants.sql, "INSERT INTO doc VALUES (50, 'a', 'new')")
+        assert "E_FORBIDDEN" not in await _told_until(kept, '"new"')
+        for socket in (one, two):
+            await socket.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("change", ["ALTER ROLE boss NOSUPERUSER", "DROP TOKEN t_boss FOR ROLE boss", "DROP ROLE boss"])
+def test_what_a_superuser_follows_ends_with_its_rights(tenants: Tenants, change: str) -> None:
+    """Those who may see all rows share one feed, which nobody's rights are about."""
+    tenants.sql("CREATE ROLE boss LOGIN SUPERUSER")
+    (token,) = tenants.sql("CREATE TOKEN t_boss FOR ROLE boss")[0]
+
+    async def main() -> None:
+        boss, admin = await _following(tenants, token), await _following(tenants, tenants.tokens["admin"])
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, tenants.sql, change)
+        await _told_until(boss, "E_FORBIDDEN")
+        await loop.run_in_executor(None, tenants.sql, "INSERT INTO doc VALUES (50, 'b', 'new')")
+        await _told_until(admin, '"new"')
+        for socket in (boss, admin):
+            await socket.close()
+
+    asyncio.run(main())
