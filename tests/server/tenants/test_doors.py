@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -409,3 +410,43 @@ def test_what_a_superuser_follows_ends_with_its_rights(tenants: Tenants, change:
             await socket.close()
 
     asyncio.run(main())
+
+
+def test_idempotency_keys_are_ones_own(tenants: Tenants) -> None:
+    """Roles with the same attributes, and the same key: both have their rows."""
+    for who, key in (("ann", 60), ("tok", 61), ("admin", 62), ("ann", 60)):
+        with tenants.http(who) as http:
+            answer = http.post(
+                "/v1/tables/doc/rows",
+                content=json.dumps({"id": key, "tenant": "a", "v": ""}),
+                headers={"idempotency-key": "the same"},
+            )
+            assert answer.status_code == 200, answer.text
+    assert tenants.sql("SELECT id FROM doc WHERE id >= 60 ORDER BY id") == [(60,), (61,), (62,)]
+
+
+def test_nobody_cancels_what_another_does(tenants: Tenants) -> None:
+    """Bob guesses what Ann calls her request."""
+    text = "SELECT count(*) AS n FROM generate_series(1, 3000) a, generate_series(1, 3000) b WHERE a.a + b.b > 7"
+    ended: list[tuple[str, int]] = []
+
+    def ask(who: str) -> None:
+        with tenants.http(who) as http:
+            answer = http.post("/v1/sql", json={"sql": text}, headers={"x-query-id": "q"}, timeout=100)
+            ended.append((who, answer.status_code))
+
+    asking = threading.Thread(target=ask, args=("ann",))
+    asking.start()
+    with tenants.http("bob") as http:
+        while asking.is_alive() and not ended:
+            assert http.post("/v1/cancel", json={"id": "q"}).json()["cancelled"] is False
+            time.sleep(0.02)
+    asking.join()
+    assert ended == [("ann", 200)]
+    asking = threading.Thread(target=ask, args=("tok",))
+    asking.start()
+    with tenants.http("tok") as http:
+        while asking.is_alive() and not http.post("/v1/cancel", json={"id": "q"}).json()["cancelled"]:
+            time.sleep(0.01)
+    asking.join()
+    assert ended[-1] in (("tok", 499), ("tok", 200))

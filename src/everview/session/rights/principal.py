@@ -142,7 +142,9 @@ WHO: ContextVar[Principal | None] = ContextVar("everview principal", default=Non
 
 
 COMMAND: ContextVar[str] = ContextVar("everview command", default="")
-"""The command that changes rows: INSERT, UPDATE, DELETE, MERGE, TRUNCATE; empty for plain insertions and deletions."""
+"""The command that changes rows: ON CONFLICT, UPDATE, DELETE, MERGE, TRUNCATE; empty for plain insertions and
+deletions.
+"""
 
 
 @contextmanager

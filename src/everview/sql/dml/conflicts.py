@@ -39,6 +39,13 @@ def under(sql: Statements, table: Table, key: tuple[int, ...], codes: np.ndarray
     return sql.core.constraints.under(table, key, keys, pending)
 
 
+def _may_come(sql: Statements, table: Table, rows: Sequence[Row]) -> None:
+    """Refuse rows that could not be inserted, also those with a key that exists: else one could try which do."""
+    if rows and sql.core.access.acting() is not None:
+        with doing("ON CONFLICT"):
+            sql.core.access.may_change(table, relation_of(table).codec.encode(rows), 1)
+
+
 class DoNothing:
     """ON CONFLICT DO NOTHING: rows with an existing key are skipped."""
 
@@ -47,6 +54,7 @@ class DoNothing:
 
     def kept(self, sql: Statements, table: Table, rows: list[Row]) -> list[Row]:
         """The rows that are new by all keys."""
+        _may_come(sql, table, rows)
         for key in self.keys:
             if rows:
                 rows = self._new(sql, table, key, rows)
@@ -95,6 +103,7 @@ class DoUpdate:
     def split(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
         """New rows, deleted rows, and their replacements."""
         table, width = self.table, len(relation_of(self.table).columns)
+        _may_come(self.sql, table, rows)
         codes = relation_of(table).codec.encode(rows)
         keys = [tuple(codes[k, i].item() for k in self.key) for i in range(len(rows))]
         found_there = under(self.sql, table, self.key, codes).T.tolist()

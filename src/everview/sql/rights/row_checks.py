@@ -41,15 +41,14 @@ def check(core: Core, table: Table, rows: Any, diff: int) -> None:
     who = core.access.acting()
     if who is None:
         return
-    command = COMMAND.get()
+    name, updates = relation_of(table).label, COMMAND.get() == "UPDATE"
     if diff > 0:
-        text = policies.condition(
-            core.access, relation_of(table).label, "UPDATE" if command == "UPDATE" else "INSERT", check=True
-        )
+        text = policies.condition(core.access, name, "UPDATE" if updates else "INSERT", check=True)
+        if text is not None and COMMAND.get() in ("UPDATE", "ON CONFLICT"):
+            # as in PostgreSQL, nobody takes a row out of their own sight, or asks for the key of one beyond it
+            text = f"{text} AND {policies.condition(core.access, name, 'SELECT')}"
     else:
-        text = policies.condition(
-            core.access, relation_of(table).label, "SELECT", "UPDATE" if command == "UPDATE" else "DELETE"
-        )
+        text = policies.condition(core.access, name, "SELECT", "UPDATE" if updates else "DELETE")
     if text is None:
         return
     if isinstance(rows, RemoteRows):
