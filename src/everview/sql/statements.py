@@ -92,6 +92,9 @@ Do = Callable[[], Any]
 """Executes a bound statement and returns its result."""
 
 
+_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "DESCRIBE", "(")
+
+
 class Shape(NamedTuple):
     """The columns of a result."""
 
@@ -299,7 +302,9 @@ class Statements:
             return None
         if statement.first == "EXPLAIN":
             return Shape(["plan"], [STR])
-        if statement.first in ("SHOW", "WHY"):  # they only read
+        if statement.first in ("SHOW", "WHY") or (
+            statement.first in _QUERY_WORDS and system_queries.is_about(self, statement)
+        ):  # they only read
             answer = self._run_one(statement)
             return Shape(answer.columns, answer.types)
         if statement.start == "CREATE TOKEN":

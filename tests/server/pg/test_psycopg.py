@@ -325,3 +325,14 @@ def test_a_copy_in_many_parts(fresh: Running, monkeypatch: pytest.MonkeyPatch) -
             with connect(fresh) as other:
                 other.execute("ALTER TABLE parts ADD COLUMN d int")
         assert db.execute("SELECT count(*) FROM parts").fetchone() == (5000,)
+
+
+@pytest.mark.parametrize(
+    "text", ["SHOW TABLES", "SHOW search_path", "SELECT name FROM ev.views", "DESCRIBE sale", "EXPLAIN SELECT 1 AS x"]
+)
+def test_what_a_driver_prepares_gives_the_same(fresh: Running, text: str) -> None:
+    """psycopg prepares what it has sent five times. Rows without a description broke the connection."""
+    with connect(fresh) as db:
+        found = [db.execute(text).fetchall() for _ in range(8)]
+        assert found[0] and found == found[:1] * 8
+        assert db.execute("SELECT 1").fetchone() == (1,)

@@ -98,7 +98,7 @@ async def _looked(
             return nothing, _named(client, command).columns, None
         case "DECLARE" | "COPY" | "SET" | "BEGIN" | "PREPARE" | "ALTER" | "CREATE" | "DROP" | "CLOSE":
             return nothing, None, None
-    if command.first in _COMMANDS or command.first in NOTHING:
+    if command.first != "SHOW" and (command.first in _COMMANDS or command.first in NOTHING):
         return nothing, None, None
     if client.catalog.wants(command):
         return *await client.catalog.described(client, command, text, said), None
