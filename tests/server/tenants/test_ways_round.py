@@ -418,3 +418,16 @@ def test_an_index_needs_room(db: Any) -> None:
         refused(db, text, code="E_QUOTA")
     db.sql("ALTER ROLE ann QUOTA (bytes NONE)")
     rows(db, "CREATE INDEX i ON own (y)")
+
+
+def test_rows_that_are_pushed_are_counted(tenants: Tenants) -> None:
+    tenants.sql("ALTER ROLE ann QUOTA (rows 2)")
+    body = "".join(json.dumps({"id": i, "tenant": "a", "v": ""}) + "\n" for i in range(60, 63))
+    client = tenants.client("ann")
+    with tenants.http("ann") as http:
+        assert http.post("/v1/tables/doc/rows", content=body).status_code == 429
+    with pytest.raises(EverviewError) as error:
+        client["doc"].insert([(i, "a", "") for i in range(60, 63)])
+    assert error.value.code == "E_QUOTA"
+    client["doc"].insert([(60, "a", ""), (61, "a", "")])
+    client.close()
