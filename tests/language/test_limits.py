@@ -12,6 +12,7 @@ import pytest
 
 import everview as ev
 from everview import col
+from everview.expr import evaluate
 from everview.kernels.guarded_calls import CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
 from everview.kernels.memory import TRACKED_FROM, cell
 from everview.session.local_shards import local_shards
@@ -154,6 +155,29 @@ def test_a_function_that_sleeps(db: ev.Session, place: str) -> None:
     }[place]()
     db.view("slow", made)
     assert stopped(db, "E_TIMEOUT", lambda: t.insert([(1,), (2,)]), seconds=0.2) < 20
+
+
+@pytest.mark.parametrize("text", ["repeat(x::text, 3)", "upper(x::text)", "x::text"])
+def test_functions_of_texts(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stop between two rows, and what they return may not take all memory."""
+    with ev.connect() as db:
+        db.table("t", {"x": int}).insert({"x": range(1000)})
+        question = f"SELECT max(length({text})) FROM t"
+
+        def stops() -> None:
+            calls.append(None)
+            if len(calls) == 10:
+                raise ev.StoppedError("E_CANCELLED", "stopped", "")
+
+        calls: list[None] = []
+        with monkeypatch.context() as patched, pytest.raises(ev.StoppedError):
+            patched.setattr(evaluate, "poll", stops)
+            db.sql(question)
+        with monkeypatch.context() as patched, pytest.raises(ev.MemoryLimitError, match="texts that a function"):
+            patched.setattr(evaluate, "LETTERS_PER_LOOK", 1000)
+            patched.setattr(evaluate, "available", lambda: 1500)
+            db.sql(question)
+        assert db.sql(question).rows()[0][0] in (3, 9)
 
 
 def test_a_function_beside_a_call_is_like_any_other(db: ev.Session) -> None:

@@ -31,9 +31,10 @@ from everview.cancellation import poll
 from everview.codes import Interner, encode_value
 from everview.codes.arrays import decode_arrow, decode_list, encode_column, floats_to_codes
 from everview.codes.interner import item_tag
+from everview.codes.multiplicity import available
 from everview.codes.scalars import article
 from everview.codes.values import decoder, encoder
-from everview.errors import InputError, StoreError, UdfError
+from everview.errors import InputError, MemoryLimitError, StoreError, UdfError
 from everview.expr import numeric_columns, python_functions
 from everview.expr.bits import BITS
 from everview.expr.library import LIBRARY
@@ -487,15 +488,45 @@ def _by_value(expr: Call, codes: list[Words], interner: Interner) -> tuple[Words
     return _map_values(VALUES[expr.op], expr.type, lists, interner)
 
 
+LETTERS_PER_LOOK = 1 << 28
+"""Letters of results between two looks at the memory that is left."""
+
+
+class Letters:
+    """The size of the texts that a function returns. It may be asked to stop between any two of them; and texts that
+    would not fit into memory beside their copy in the dictionary are an error of the call, not the end of the process.
+    """
+
+    def __init__(self) -> None:
+        self._sum = 0
+        self._look = LETTERS_PER_LOOK
+
+    def noted(self, value: Any) -> Any:
+        """Take note of a result."""
+        poll()
+        if type(value) is str or type(value) is bytes:
+            self._sum += len(value)
+            if self._sum > self._look:
+                self._check()
+        return value
+
+    def _check(self) -> None:
+        if self._sum > available():
+            what = f"the texts that a function returns take more than {self._sum / 1e9:,.1f} GB"
+            raise MemoryLimitError("E_MEMORY", what, "compute fewer rows at a time, or shorter texts")
+        self._look = self._sum + LETTERS_PER_LOOK
+
+
 def _by_routine(routine: Routine, expr: Call, codes: list[Words], interner: Interner) -> tuple[Words, Words]:
     types = [a.type.optional(routine.nulls) for a in expr.args]
     lists = [decode_list(c, t, interner) for t, c in zip(types, codes, strict=False)]
     given = zip(*lists, strict=True) if lists else iter([()] * codes[0].size)
     results: list[Any] = []
     errors = np.zeros(codes[0].size, dtype=np.int64)
+    letters = Letters()
     for i, values in enumerate(given):
         try:
-            results.append(routine.function(*values))
+            results.append(letters.noted(routine.function(*values)))
         except RowFailure as failure:
             errors[i] = failure.code
             results.append(None)
@@ -534,9 +565,10 @@ def _map_values(
     """Apply a function of single values to lists of them."""
     results: list[Any] = []
     errors = np.zeros(len(lists[0]), dtype=np.int64)
+    letters = Letters()
     for i, values in enumerate(zip(*lists, strict=True)):
         try:
-            results.append(function(*values))
+            results.append(letters.noted(function(*values)))
         except RowFailure as failure:
             errors[i] = failure.code
             results.append(_FILLER.get(target.kind, 0))
