@@ -3,6 +3,7 @@ no shard holds or makes much more than its share."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import pytest
 import everview as ev
 from everview.dataflow.builder import Builder
 from everview.dataflow.operators import Arrangement
+from everview.dataflow.partitioning import HASH_BY_FIRST, batches_by_first
 from everview.plan import nodes as plan
 from everview.plan.hot_keys import Hot
 from everview.runtime import row_samples
+from everview.runtime.row_samples import RowSamples
+from everview.runtime.sharded import batcher_rows
 from everview.session.local_shards import local_shards
 from everview.session.names.plan_swaps import PlanSwaps
 from tests.inside import inside
@@ -55,6 +59,34 @@ def declare(db: ev.Session, edges: list[tuple[int, int]]) -> ev.Table:
     start = f.filter(f.who == 3).select(id=f.who).distinct()
     db.view("reached", start.iterate(lambda at: at.join(f, at.id == f.who).select(id=f.whom).union_all(at).distinct()))
     return f
+
+
+@pytest.mark.parametrize("parts", [[1] * 6000, [4000, 1000, 700, 300], [6000], [1023, 2, 1, 4974]])
+@pytest.mark.parametrize("drawn", [row_samples.DRAWN_ROWS, 2000])
+def test_samples_are_of_all_rows_alike(parts: list[int], drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However they come: no row is twice in a sample, and early rows are in it as often as late ones."""
+    monkeypatch.setattr(row_samples, "DRAWN_ROWS", drawn)
+    seen = RowSamples()
+    total, samples = sum(parts), 40
+    cuts = np.cumsum([0, *parts])
+    for table in range(samples if len(parts) < 9 else 4):
+        for low, high in itertools.pairwise(cuts.tolist()):
+            seen.note(table, np.stack([np.arange(low, high), -np.arange(low, high)]))
+    found = [sample.rows for sample in seen._samples.values()]
+    assert all(len({*rows[0].tolist()}) == row_samples.SAMPLE_ROWS and (rows[0] == -rows[1]).all() for rows in found)
+    share = np.histogram(np.concatenate([rows[0] for rows in found]), bins=6, range=(0, total))[0] / len(found)
+    assert np.abs(share - row_samples.SAMPLE_ROWS / 6).max() < 45 * (6 / len(found)) ** 0.5
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 7), (3, 1000)])
+def test_rows_are_split_in_one_pass_as_by_their_positions(shape: tuple[int, int], shards: int) -> None:
+    columns = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, shape)
+    found = batches_by_first(columns, 9, -2, shards)
+    places = [*HASH_BY_FIRST.parts(columns, shards)]
+    assert [shard for shard, _ in found] == [shard for shard, _ in places]
+    for (_, rows), (_, here) in zip(found, places, strict=True):
+        assert (rows == batcher_rows(columns[:, here], 9, -2)).all()
 
 
 VIEWS = ("ages", "hops", "mutual", "counts", "reached")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 
 import everview as ev
+from everview.codes import sharing
 from everview.dataflow import superstep
 from everview.session.local_shards import local_shards
 from tests.oracle import graphs
@@ -23,13 +24,12 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many shards were run at once, each time any were."""
     seen: list[int] = []
 
-    class Pool(superstep.ThreadPoolExecutor):  # type: ignore[misc, name-defined]
-        def __init__(self, workers: int) -> None:
-            seen.append(workers)
-            super().__init__(3)
+    def each(count: int, threads: int, work: Callable[[int], None]) -> None:
+        seen.append(count)
+        sharing.each(count, 3, work)
 
     monkeypatch.setattr(superstep, "SIDE_BY_SIDE", 0)
-    monkeypatch.setattr(superstep, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(superstep, "each", each)
     return seen
 
 

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -85,6 +86,24 @@ HASH_BY_FIRST, SINGLE_SHARD, ANYWHERE, WHERE_MADE, EVERYWHERE = (
     Partitioning("where it is made"),
     Partitioning("on all shards"),
 )
+
+
+def batches_by_first(columns: np.ndarray, time: int, diff: int, shards: int) -> list[tuple[int, np.ndarray]]:
+    """Rows (a matrix with a row for each column) by first column, for each shard that gets some, as its batcher takes
+    them: columns, time and diff of one row after the other. One pass over the rows, in compiled code.
+
+    >>> [(shard, rows.tolist()) for shard, rows in batches_by_first(np.array([[1, 2, 3], [4, 5, 6]]), 9, 1, 2)]
+    [(0, [2, 5, 9, 1]), (1, [1, 4, 9, 1, 3, 6, 9, 1])]
+    """
+    width, rows = columns.shape
+    words = np.array(columns).reshape(-1)  # a copy: kernels take no read-only arrays
+    counts = np.zeros(shards, dtype=np.int64)
+    exchange.count_parts(words, width, counts)
+    ends = (np.cumsum(counts) * (width + 2)).tolist()
+    starts = np.array([0, *ends[:-1]], dtype=np.int64)
+    out = np.empty(rows * (width + 2), dtype=np.int64)
+    exchange.part(words, width, time, diff, starts, out)
+    return [(shard, out[low:high]) for shard, (low, high) in enumerate(pairwise([0, *ends])) if low < high]
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from everview import cancellation
 from everview.codes.interner import Interner
+from everview.codes.sharing import each
 from everview.dataflow import saved_state, shield
 from everview.dataflow.dataflow import NO_ROWS
 from everview.dataflow.operators import Operator, PythonMap, Reduce
@@ -280,7 +280,7 @@ def _columns(operator: Operator) -> int:
 
 
 SIDE_BY_SIDE = 1 << 16
-"""Number of words of work from which shards of one process run in separate threads: starting them costs 0.1 ms."""
+"""Number of words of work from which shards of one process run in several threads: starting them costs 0.1 ms."""
 
 
 def side_by_side(shards: Sequence[Shard], words: int, work: Callable[[Shard], T]) -> list[T]:
@@ -289,8 +289,9 @@ def side_by_side(shards: Sequence[Shard], words: int, work: Callable[[Shard], T]
     """
     if len(shards) < 2 or words < SIDE_BY_SIDE or any(shard.needs_python for shard in shards):
         return [work(shard) for shard in shards]
-    with ThreadPoolExecutor(min(len(shards), os.cpu_count() or 1)) as pool:
-        return list(pool.map(work, shards))
+    found: dict[int, T] = {}
+    each(len(shards), os.cpu_count() or 1, lambda number: found.update({number: work(shards[number])}))
+    return [found[number] for number in range(len(shards))]
 
 
 def words_in(inputs: Inputs) -> int:

@@ -21,6 +21,9 @@ SAMPLE_ROWS = 1024
 LEAST_ROWS = 10_000
 """Minimum number of rows of a table before its keys count as hot: below that, one shard is fast enough."""
 
+DRAWN_ROWS = 1_000_000_000
+"""Number of rows up to which NumPy draws from a hypergeometric distribution."""
+
 MOST_KEYS = 16
 """Maximum number of hot keys per column: each is on every shard."""
 
@@ -62,14 +65,29 @@ class RowSamples:
         sample = self._samples.get(table)
         if sample is None or len(sample.rows) != width:
             sample = self._samples[table] = _Sample(np.empty((width, SAMPLE_ROWS), dtype=np.int64))
-        places = np.arange(sample.came, sample.came + n)
-        late = places >= SAMPLE_ROWS
-        places[late] = self._draw.integers(0, places[late] + 1)
-        kept = np.flatnonzero(places < SAMPLE_ROWS)
-        sample.rows[:, places[kept]] = columns[:, kept]
+        room = min(max(SAMPLE_ROWS - sample.came, 0), n)
+        if room:
+            sample.rows[:, sample.came : sample.came + room] = columns[:, :room]
+        if n > room:
+            self._mix(sample.rows, sample.came + room, columns[:, room:])
         sample.came += max(n, rows)
         if sample.came >= max(LEAST_ROWS, 2 * sample.looked):
             self.grown = True
+
+    def _mix(self, sample: np.ndarray, came: int, columns: np.ndarray) -> None:
+        """Turn a full sample of `came` rows into one of these and more. How many of the new ones are in it is drawn
+        first, so the cost depends on that, not on how many there are.
+        """
+        n = columns.shape[1]
+        if n == 1:
+            kept = int(self._draw.random() * (came + 1) < SAMPLE_ROWS)
+        elif came + n < DRAWN_ROWS:
+            kept = int(self._draw.hypergeometric(n, came, SAMPLE_ROWS))
+        else:
+            kept = min(n, int(self._draw.binomial(SAMPLE_ROWS, n / (came + n))))
+        if kept:
+            places = self._draw.choice(SAMPLE_ROWS, kept, replace=False, shuffle=False)
+            sample[:, places] = columns[:, self._draw.choice(n, kept, replace=False, shuffle=False)]
 
     def looked(self) -> None:
         """Hot keys have been looked for."""

@@ -28,7 +28,7 @@ from everview.dataflow import shield, superstep
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrangement, Operator
-from everview.dataflow.partitioning import shares
+from everview.dataflow.partitioning import HASH_BY_FIRST, batches_by_first, shares
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica, Swap
 from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
 from everview.errors import ClosedError, InternalError
@@ -451,8 +451,8 @@ class ShardedRuntime:
         ordered = columns[list(arrangement.order)]
         if diff > 0 and (purpose := operator.purpose) is not None and isinstance(purpose.node, plan.Table):
             self.row_samples.note(purpose.node.id, columns)
-        for shard, here in operator.partitioning.parts(ordered, self.cluster.shards):
-            inputs.setdefault(shard, []).append((operator.number, batcher_rows(ordered[:, here], time, diff)))
+        for shard, rows in _batches(operator, ordered, time, diff, self.cluster.shards):
+            inputs.setdefault(shard, []).append((operator.number, rows))
 
     def dataflows(self) -> tuple[Sequence[Dataflow], Sequence[Dataflow]]:
         return self.cluster.dataflows(), [self.dataflow]
@@ -540,6 +540,18 @@ def _closed() -> ClosedError:
         "what the shards have committed could not be taken over, and the session is closed",
         "open its directory again: everything that was acknowledged is there",
     )
+
+
+def _batches(
+    operator: Operator, columns: np.ndarray, time: int, diff: int, shards: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Rows in the batcher's format for each shard that gets some."""
+    partitioning = operator.partitioning
+    if partitioning == HASH_BY_FIRST and len(columns):
+        yield from batches_by_first(columns, time, diff, shards)
+        return
+    for shard, here in partitioning.parts(columns, shards):
+        yield shard, batcher_rows(columns[:, here], time, diff)
 
 
 def batcher_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:

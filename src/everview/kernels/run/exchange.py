@@ -44,6 +44,32 @@ def shard_of(codes, n, shards, out, _n):
     return 0
 
 
+@entry("words", "int", "words")
+def count_parts(columns, n, width, counts, shards):
+    """Rows of a matrix (`n` words, `width` columns one after the other) for each shard."""
+    for i in range(n // width):
+        shard = _shard(raw_load(columns, i), shards)
+        raw_store(counts, shard, raw_load(counts, shard) + 1)
+    return 0
+
+
+@entry("words", "int", "int", "int", "words", "words")
+def part(columns, n, width, time, diff, starts, shards, out, _out):
+    """Such rows as a batcher takes them: columns, time and diff. Those of shard `k` begin at word `starts[k]`, which
+    moves to their end.
+    """
+    rows = n // width
+    for i in range(rows):
+        shard = _shard(raw_load(columns, i), shards)
+        at = raw_load(starts, shard)
+        for column in range(width):
+            raw_store(out, at + column, raw_load(columns, column * rows + i))
+        raw_store(out, at + width, time)
+        raw_store(out, at + width + 1, diff)
+        raw_store(starts, shard, at + width + 2)
+    return 0
+
+
 @entry("int", brief=True, allocates=False)
 def boxed(box):
     """Rows waiting in an outbox."""
