@@ -21,6 +21,7 @@ OTHERS = (
     "oneoff",
     "server",
     "pgwire",
+    "values_sockets",
     *("ingest", "wide"),
     *("figure1", "interactive", "patterns", "provenance", "provenance_series", "shipping", "what_if", "why"),
     "lean",
