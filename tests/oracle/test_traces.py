@@ -64,7 +64,7 @@ class Machine:
             code = self._block([word for op in program for word in (INSTRUCTION_CALL, op.address, self.context, 0)])
             fields = [code, len(program), 0, self.step, traces, 1, scopes, 1, boxes, 1, self._block([0]), 0, 0]
             fields += [self._block([0]), 1, 0, 0]
-            fields += [0, 0, 0, 0]  # operators are not timed
+            fields += [0, 0, 0, 0, 0]  # operators are not timed, steps not noted
             assert len(fields) == EXECUTOR_WORDS
             self.sessions.append(self._block(fields))
         self.time = 0
