@@ -338,3 +338,32 @@ def test_closing_gives_all_memory_back() -> None:
     test_updates_that_cancel_leave_nothing_2000_epochs(50)
     test_large_merges_in_pieces_25_steps_of_up_to_9000_updates(0, 2, int)
     assert int(cell[CELL_LIVE_BLOCKS]) == before
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.tuples(st.integers(0, 30), st.integers(0, 2)), st.integers(-2, 2)), max_size=3),
+            st.sampled_from([1, 1, 1, 2]),
+            st.sampled_from([None, None, None, 0, 3, 20, NEVER]),
+        ),
+        min_size=30,
+        max_size=120,
+    ),
+    st.sampled_from([0, 5, 1000]),
+)
+@effort(25)
+def test_a_few_rows_merged_into_many_keep_their_times(script: list, history: int) -> None:
+    """Small commits rewrite the last batch by copying what lies between their rows: with times that are told apart or
+    not, with a reader that holds old ones, with rows that come again and cancel."""
+    machine = Machine()
+    structures.poke(machine.trace, TRACE_HISTORY, history)
+    machine.commit([((node, side), 1, 1) for node in range(0, 31, 2) for side in range(3)])
+    for updates, epochs, hold in script:
+        first = machine.time + 1
+        machine.commit([(row, first + i % epochs, diff) for i, (row, diff) in enumerate(updates) if diff], epochs)
+        if hold is not None:
+            since = max(machine.since, machine.time - hold)
+            structures.poke(machine.trace, TRACE_HOLD, max(since, 0) if hold != NEVER else NEVER)
+    machine.check()
+    machine.close()

@@ -31,7 +31,7 @@ from everview.kernels.trace.batch import (
     BATCH_ROWS,
 )
 
-INDEX_FROM = 1024  # rows from which a batch gets an index
+INDEX_FROM = 160  # rows from which a batch gets an index; smaller ones are mostly rewritten by the next transaction
 BUCKET_ROWS = 4  # rows per bucket aimed at
 
 INDEXING_BATCH, INDEXING_FIRST, INDEXING_LAST, INDEXING_WORDS = range(4)

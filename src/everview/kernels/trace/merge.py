@@ -35,6 +35,7 @@ from everview.kernels.trace.batch import (
     time_at,
 )
 from everview.kernels.trace.buckets import build_index
+from everview.kernels.trace.few_rows import NOT_SO, are_few, merge_few
 from everview.kernels.trace.search import lower_bound
 
 (
@@ -244,15 +245,59 @@ def _widen(result, rows):
 
 
 @inner
+def _move_up(result, start, at, more):
+    """Move `more` rows of the result from row `at` to the earlier row `start`."""
+    out = ld(result, BATCH_DATA)
+    cap = ld(result, BATCH_CAP)
+    for c in range(ld(result, BATCH_COLS)):
+        copy_words(out, c * cap + start, out, c * cap + at, more)
+    if ld(result, BATCH_TIME_MASK) != 0:
+        copy_words(out, ld(result, BATCH_TIME_AT) + start, out, ld(result, BATCH_TIME_AT) + at, more)
+    for d in range(ld(result, BATCH_DIFFS)):
+        copy_words(
+            out, ld(result, BATCH_DIFF_AT) + d * cap + start, out, ld(result, BATCH_DIFF_AT) + d * cap + at, more
+        )
+
+
+@inner
 def _add_up(result, first, out, n):
-    """Add up equal updates among rows [out, out + n) of the result and the row before; where the rows end then."""
+    """Add up equal updates among rows [out, out + n) of the result and the row before; where the rows end then. Rows
+    between two repeated ones are moved together.
+    """
     data = ld(result, BATCH_DATA)
     i = _first_repeated(result, first, out, n)
     end = i
     while i < out + n:
         end = _move(result, data, first, end, i, time_at(result, data, i))
         i += 1
+        start = i
+        while i < out + n and not _same_as_before(result, data, i):
+            i += 1
+        if end < start and start < i:
+            _move_up(result, end, start, i - start)
+        end += i - start
     return end
+
+
+@inner
+def _merge_few(merge):
+    """Do a merge that has not begun at once if it adds a few rows to many (see `few_rows`); whether it was done."""
+    older = ld(merge, MERGE_OLDER)
+    newer = ld(merge, MERGE_NEWER)
+    result = ld(merge, MERGE_RESULT)
+    if not are_few(older, newer, result, ld(merge, MERGE_KEEP)):
+        return False
+    if ld(merge, MERGE_AT_OLDER) + ld(merge, MERGE_AT_NEWER) > 0:
+        return False
+    if ld(merge, MERGE_END_OLDER) < ld(older, BATCH_ROWS) or ld(merge, MERGE_END_NEWER) < ld(newer, BATCH_ROWS):
+        return False
+    rows = merge_few(older, newer, result)
+    if rows == NOT_SO:
+        return False
+    st(merge, MERGE_AT_OLDER, ld(older, BATCH_ROWS))
+    st(merge, MERGE_AT_NEWER, ld(newer, BATCH_ROWS))
+    st(merge, MERGE_DONE_ROWS, rows)
+    return True
 
 
 @shared
@@ -261,7 +306,7 @@ def work_merge(merge, fuel):
     left = (
         ld(merge, MERGE_END_OLDER) - ld(merge, MERGE_AT_OLDER) + ld(merge, MERGE_END_NEWER) - ld(merge, MERGE_AT_NEWER)
     )
-    if left == 0:
+    if left == 0 or (fuel >= left and _merge_few(merge)):
         return True
     order = alloc(min(left, DECIDE_ROWS))
     result = ld(merge, MERGE_RESULT)
@@ -374,21 +419,6 @@ def _cut(merge, row):
     cols = ld(older, BATCH_COLS)
     i = lower_bound(data, cap, 0, row, data, cap, row, 0, cols)  # its first time
     return i, lower_bound(ld(newer, BATCH_DATA), ld(newer, BATCH_CAP), 0, ld(newer, BATCH_ROWS), data, cap, i, 0, cols)
-
-
-@inner
-def _move_up(result, start, at, more):
-    """Move `more` rows of the result from row `at` to the earlier row `start`."""
-    out = ld(result, BATCH_DATA)
-    cap = ld(result, BATCH_CAP)
-    for c in range(ld(result, BATCH_COLS)):
-        copy_words(out, c * cap + start, out, c * cap + at, more)
-    if ld(result, BATCH_TIME_MASK) != 0:
-        copy_words(out, ld(result, BATCH_TIME_AT) + start, out, ld(result, BATCH_TIME_AT) + at, more)
-    for d in range(ld(result, BATCH_DIFFS)):
-        copy_words(
-            out, ld(result, BATCH_DIFF_AT) + d * cap + start, out, ld(result, BATCH_DIFF_AT) + d * cap + at, more
-        )
 
 
 @inner
