@@ -377,6 +377,7 @@ def forget(ctx):
     st(ctx, FOREST_HEAP_N, 0)
     st(ctx, FOREST_STACK_N, 0)
     st(ctx, FOREST_BAD_N, 0)
+    st(ctx, FOREST_CURSOR, 0)
     st(ctx, FOREST_CHANGES_N, 0)
     st(ctx, FOREST_OUT_N, 0)
     st(ctx, FOREST_PHASE, 0)

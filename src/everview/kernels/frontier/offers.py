@@ -22,9 +22,7 @@ from everview.kernels.frontier.forest import (
     FOREST_FLIP,
     FOREST_KEY,
     FOREST_NODE,
-    FOREST_NRULES,
     FOREST_QUESTIONS,
-    FOREST_RULES,
     FOREST_START,
     FOREST_START_VALUE,
     RULE_BACKWARD,
@@ -34,7 +32,6 @@ from everview.kernels.frontier.forest import (
     RULE_KIND,
     RULE_MOST_IN,
     RULE_MOST_OUT,
-    RULE_WORDS,
     VERTEX_BASE,
     VERTEX_FLAGS,
     VERTEX_NODE,
@@ -53,7 +50,6 @@ from everview.kernels.trace.batch import (
     diff_at,
     time_at,
 )
-from everview.kernels.trace.prefetch import hint_index, hint_rows
 from everview.kernels.trace.search import find_key
 from everview.kernels.trace.trace import TRACE_COLS, TRACE_COUNT, TRACE_TABLE
 from everview.types import NULL
@@ -312,19 +308,6 @@ def settle_base(ctx, entry, time):
     at = place(ctx, entry)
     if ld(entries, at + VERTEX_FLAGS) & FLAG_DOUBT != 0:
         read_base(ctx, entry, ld(entries, at + VERTEX_NODE), time)
-
-
-@shared
-def hint_edges(ctx, node, ahead, far):
-    """The edges of a node will be read, from near to far (`ahead`) or back: `far`, some nodes from now, else soon."""
-    rules = ld(ctx, FOREST_RULES)
-    for r in range(ld(ctx, FOREST_NRULES)):
-        trace = ld(rules, r * RULE_WORDS + (RULE_FORWARD if ahead != 0 else RULE_BACKWARD))
-        if far != 0:
-            hint_index(trace, node)
-        else:
-            hint_rows(trace, node)
-    return 0
 
 
 @inner

@@ -18,6 +18,7 @@ One thread does it this way, too: when many slots are known, what they will read
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared, task
+from everview.kernels.frontier.edge_hints import STAGE_INDEX, STAGE_ROWS, hint_edges
 from everview.kernels.frontier.forest import (
     FOREST_FUEL,
     FOREST_NRULES,
@@ -42,7 +43,6 @@ from everview.kernels.frontier.offers import (
     all_there,
     edges_of,
     fails,
-    hint_edges,
     is_there,
     offered,
     weight_of,
@@ -147,9 +147,9 @@ def _ask(share):
     st(share, WALK_OFFERS_N, 0)
     for q in range(ld(share, WALK_FIRST), last):
         if q + FAR_AHEAD < last:
-            hint_edges(ctx, low + ld(load, queue + q + FAR_AHEAD), 1, 1)
+            hint_edges(ctx, low + ld(load, queue + q + FAR_AHEAD), 1, STAGE_INDEX)
         if q + NEAR_AHEAD < last:
-            hint_edges(ctx, low + ld(load, queue + q + NEAR_AHEAD), 1, 0)
+            hint_edges(ctx, low + ld(load, queue + q + NEAR_AHEAD), 1, STAGE_ROWS)
         s = ld(load, queue + q)
         for r in range(ld(ctx, FOREST_NRULES)):
             looked += _ask_edges(share, ctx, load, rules, r * RULE_WORDS, s, ld(share, WALK_TIME))

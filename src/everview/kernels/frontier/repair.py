@@ -5,8 +5,8 @@ value stays the same. A vertex whose pair comes before mine is therefore not my 
 without further checks. Cycles cannot support themselves, and most deletions end at the vertex they hit.
 
     cut      tree edges that went, and sources that got worse: who hung there is suspect
-    trim     a suspect hangs itself to another that offers the same value (and comes before it), or falls, and makes its
-             children suspect
+    trim     a suspect hangs itself to another that offers the same value (and comes before it), or falls; the children
+             of all that fell are suspect then
     regrow   who fell takes the best offer of those that stand
     offer    new edges and sources make their offers
     spread   Dijkstra, from all that got better or grew again
@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.frontier.balls import enlist, is_open, open_ball, radius_of
+from everview.kernels.frontier.edge_hints import STAGE_ENDS, STAGE_INDEX, STAGE_ROWS, hint_entry, hint_first, hint_on
 from everview.kernels.frontier.forest import (
     ALONG_SAME,
     FLAG_BASED,
@@ -96,7 +97,6 @@ from everview.kernels.frontier.offers import (
     edges_of,
     fails,
     first_row,
-    hint_edges,
     is_wild,
     offered,
     read_base,
@@ -109,7 +109,7 @@ from everview.kernels.frontier.vertex_lookup import find, first_of, found_or_new
 from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
-from everview.kernels.trace.prefetch import FAR_AHEAD, NEAR_AHEAD
+from everview.kernels.trace.prefetch import FAR_AHEAD
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_TABLE, trace_rows
 
 UNWANTED, WANTED = 0, 1
@@ -239,14 +239,6 @@ def _hint_change(ctx, i, last):
 
 
 @inner
-def _hint_entry(ctx, block, at, first, ahead, far):
-    """The entry that word `at` of a block names, if that is not before `first`, will be worked on."""
-    if at >= first:
-        entry = ld(block, at)
-        hint_edges(ctx, ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_NODE), ahead, far)
-
-
-@inner
 def _count_changed(ctx, rules, epoch):
     """Bring the number of wild edges up to date with an epoch's changes; what it is now."""
     bounds = ld(ctx, FOREST_EPOCHS_AT)
@@ -291,6 +283,8 @@ def cut(ctx, epoch, time, anew):
     rules = ld(ctx, FOREST_RULES)
     bounds = ld(ctx, FOREST_EPOCHS_AT)
     last = ld(bounds, epoch + 1)
+    for i in range(ld(bounds, epoch), ld(bounds, epoch) + FAR_AHEAD):
+        _hint_change(ctx, i, last)
     for i in range(ld(bounds, epoch), last):
         _hint_change(ctx, i + FAR_AHEAD, last)
         rule, delta, row = change_at(ctx, i)
@@ -430,31 +424,67 @@ def _suspect_children(ctx, rules, entry, node):
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - (i - first))
 
 
-@shared
-def trim(ctx, time):
-    """See the module."""
-    rules = ld(ctx, FOREST_RULES)
-    while ld(ctx, FOREST_STACK_N) > 0:
+@inner
+def _fall(ctx, entry):
+    """A suspect has nowhere to hang: it has no value any more, and is noted with the one that it had."""
+    touch(ctx, entry)
+    at = place(ctx, entry)
+    entries = ld(ctx, FOREST_ENTRIES)
+    n = ld(ctx, FOREST_BAD_N)
+    st(ld(ctx, FOREST_BAD), 1 + 2 * n, entry)
+    st(ld(ctx, FOREST_BAD), 2 + 2 * n, ld(entries, at + VERTEX_VALUE))
+    st(ctx, FOREST_BAD_N, n + 1)
+    hold(ctx, entry, WORST_VALUE, NO_PARENT, UNWANTED)
+    st(entries, at + VERTEX_FLAGS, ld(entries, at + VERTEX_FLAGS) & ~FLAG_BESIDE)
+
+
+@inner
+def _try_suspects(ctx, rules, time):
+    """Let all suspects hang themselves elsewhere, or fall; False if the fuel is used up."""
+    top = ld(ctx, FOREST_STACK_N)
+    if top > 0:
+        hint_first(ctx, ld(ctx, FOREST_STACK), top, -1, top, 0)
+    while top > 0:
         if ld(ctx, FOREST_FUEL) < 0:
-            return 0
+            return False
         reserve(ctx, FOREST_BAD, FOREST_BAD_N, 2, 1)
-        top = ld(ctx, FOREST_STACK_N)
-        _hint_entry(ctx, ld(ctx, FOREST_STACK), top - FAR_AHEAD, 1, 0, 1)
-        _hint_entry(ctx, ld(ctx, FOREST_STACK), top - NEAR_AHEAD, 1, 0, 0)
+        hint_on(ctx, ld(ctx, FOREST_STACK), top, -1, top, 0)
         entry = next_suspect(ctx)
         ask(ctx, entry)
         if not _rehang(ctx, rules, entry, time):
-            touch(ctx, entry)
-            at = place(ctx, entry)
-            entries = ld(ctx, FOREST_ENTRIES)
-            n = ld(ctx, FOREST_BAD_N)
-            st(ld(ctx, FOREST_BAD), 1 + 2 * n, entry)
-            st(ld(ctx, FOREST_BAD), 2 + 2 * n, ld(entries, at + VERTEX_VALUE))
-            st(ctx, FOREST_BAD_N, n + 1)
-            node = ld(entries, at + VERTEX_NODE)
-            hold(ctx, entry, WORST_VALUE, NO_PARENT, UNWANTED)
-            st(entries, at + VERTEX_FLAGS, ld(entries, at + VERTEX_FLAGS) & ~FLAG_BESIDE)
-            _suspect_children(ctx, rules, entry, node)
+            _fall(ctx, entry)
+        top = ld(ctx, FOREST_STACK_N)
+    return True
+
+
+@inner
+def _suspect_below(ctx, rules):
+    """Let all be suspect that hang from those that fell lately; False if the fuel is used up."""
+    fallen = ld(ctx, FOREST_BAD_N)
+    j = ld(ctx, FOREST_CURSOR)
+    if j < fallen:
+        hint_first(ctx, ld(ctx, FOREST_BAD), 1 + 2 * j, 2, fallen - j, 1)
+    while j < fallen:
+        if ld(ctx, FOREST_FUEL) < 0:
+            return False
+        hint_on(ctx, ld(ctx, FOREST_BAD), 1 + 2 * j, 2, fallen - j, 1)
+        entry = ld(ld(ctx, FOREST_BAD), 1 + 2 * j)
+        ask(ctx, entry)
+        _suspect_children(ctx, rules, entry, ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_NODE))
+        j += 1
+        st(ctx, FOREST_CURSOR, j)
+    return True
+
+
+@shared
+def trim(ctx, time):
+    """See the module. In turns all suspects, and all that fell: lists that are known ahead, so that what each needs can
+    be fetched (`edge_hints`).
+    """
+    rules = ld(ctx, FOREST_RULES)
+    while ld(ctx, FOREST_STACK_N) > 0 or ld(ctx, FOREST_CURSOR) < ld(ctx, FOREST_BAD_N):
+        if not _try_suspects(ctx, rules, time) or not _suspect_below(ctx, rules):
+            return 0
     st(ctx, FOREST_CURSOR, 0)
     return 1
 
@@ -535,12 +565,13 @@ def regrow(ctx, time):
     rules = ld(ctx, FOREST_RULES)
     fallen = ld(ctx, FOREST_BAD_N)
     j = ld(ctx, FOREST_CURSOR)
+    if j < fallen:
+        hint_first(ctx, ld(ctx, FOREST_BAD), 1 + 2 * j, 2, fallen - j, 0)
     while j < fallen:
         if ld(ctx, FOREST_FUEL) < 0:
             st(ctx, FOREST_CURSOR, j)
             return 0
-        _hint_entry(ctx, ld(ctx, FOREST_BAD), 1 + 2 * min(j + FAR_AHEAD, fallen - 1), 1, 0, 1)
-        _hint_entry(ctx, ld(ctx, FOREST_BAD), 1 + 2 * min(j + NEAR_AHEAD, fallen - 1), 1, 0, 0)
+        hint_on(ctx, ld(ctx, FOREST_BAD), 1 + 2 * j, 2, fallen - j, 0)
         entry = ld(ld(ctx, FOREST_BAD), 1 + 2 * j)
         ask(ctx, entry)
         wanted = ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_DEPTH) == WANTED
@@ -549,6 +580,7 @@ def regrow(ctx, time):
             _queue(ctx, entry)
         j += 1
     st(ctx, FOREST_BAD_N, 0)
+    st(ctx, FOREST_CURSOR, 0)
     return 1
 
 
@@ -673,10 +705,28 @@ def _spread_from(ctx, rules, entry, time):
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - (i - first) - 1)
 
 
+@inner
+def _hint_queued(ctx, entry, first):
+    """An entry is taken from the heap, the first one since a while or not: fetch what it needs, and some of what those
+    need that probably follow.
+    """
+    if first:
+        hint_entry(ctx, entry, 1, STAGE_INDEX)
+        hint_entry(ctx, entry, 1, STAGE_ROWS)
+    heap = ld(ctx, FOREST_HEAP)
+    n = ld(ctx, FOREST_HEAP_N)
+    for i in range(1, min(n, 3)):
+        hint_entry(ctx, ld(heap, 3 + 3 * i), 1, STAGE_INDEX)
+    if n > 0:
+        hint_entry(ctx, ld(heap, 3), 1, STAGE_ROWS)
+    hint_entry(ctx, entry, 1, STAGE_ENDS)
+
+
 @shared
 def spread(ctx, time):
     """See the module."""
     rules = ld(ctx, FOREST_RULES)
+    begun = False
     while ld(ctx, FOREST_HEAP_N) > 0:
         if ld(ctx, FOREST_FUEL) < 0:
             return 0
@@ -691,7 +741,7 @@ def spread(ctx, time):
                 st(ctx, FOREST_HEAP_N, 0)
                 return 1
             ask(ctx, entry)
-            if ld(ctx, FOREST_HEAP_N) > 0:  # mostly the next one
-                hint_edges(ctx, ld(entries, place(ctx, ld(ld(ctx, FOREST_HEAP), 3)) + VERTEX_NODE), 1, 0)
+            _hint_queued(ctx, entry, not begun)
+            begun = True
             _spread_from(ctx, rules, entry, time)
     return 1

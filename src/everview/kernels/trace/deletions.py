@@ -2,8 +2,9 @@
 
 Each deleted row is looked up in every batch of the table, which is a quarter of a bulk change of half deletions. A
 look-up waits for the index and then for the rows. So deletions are taken NEAR_ROWS at a time: first the buckets of all
-of them are read and their rows asked for, batch by batch, and only then are rows compared. Short buckets are scanned
-rather than halved, by the last column first: rows that share a bucket mostly differ there.
+of them are read and their rows asked for, batch by batch, and only then are rows compared. The few of a small change
+have nobody to wait beside: their words of all indexes are asked for first. Short buckets are scanned rather than
+halved, by the last column first: rows that share a bucket mostly differ there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from everview.kernels.trace.batch import (
     time_at,
 )
 from everview.kernels.trace.buckets import bucket
+from everview.kernels.trace.prefetch import hint_index
 from everview.kernels.trace.search import has_key, lower_bound
 from everview.kernels.trace.trace import TRACE_COLS, TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
 
@@ -37,6 +39,7 @@ the deletions under way and, batch by batch, the starts and ends of their bucket
 """
 
 NEAR_ROWS = 16  # deletions that are looked up together
+ALONE_ROWS = 3  # deletions up to which their words of the indexes are asked for
 SCANNED_ROWS = 8  # rows that are compared one after the other rather than halved
 
 
@@ -113,6 +116,9 @@ def _check_rows(share):
     st(share, CHECK_FOUND, -1)
     n, i = _deletions(share, delta, data, ld(share, CHECK_FIRST))
     while n > 0:
+        if n <= ALONE_ROWS:
+            for k in range(n):
+                hint_index(trace, ld(data, ld(share, CHECK_ROWS + k)))
         for b in range(before):
             _find_buckets(share, ld(table, b), buckets + 2 * NEAR_ROWS * b, data, cap, cols, n)
         for k in range(n):

@@ -14,6 +14,7 @@ from everview.kernels.memory import ld, prefetch
 from everview.kernels.trace.batch import (
     BATCH_BUCKETS,
     BATCH_CAP,
+    BATCH_COLS,
     BATCH_DATA,
     BATCH_INDEX,
     BATCH_KEY_MIN,
@@ -25,9 +26,12 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
 FAR_AHEAD, NEAR_AHEAD = 8, 4
 """Places ahead at which `hint_index` and `hint_rows` are called."""
 
+HINTED_COLUMNS = 3
+"""Columns of rows that are asked for: the key, and what is mostly read with it."""
+
 
 @inner
-def _bucket_word(batch, key):
+def bucket_word(batch, key):
     """The word of a batch's index at which rows begin that have the key in their first column; -1 if there is none."""
     parts = ld(batch, BATCH_PARTS)
     if parts == 1:
@@ -45,7 +49,7 @@ def hint_index(trace, key):
         batch = ld(table, b)
         index = ld(batch, BATCH_INDEX)
         if index != 0:
-            prefetch(index, _bucket_word(batch, key))
+            prefetch(index, bucket_word(batch, key))
     return 0
 
 
@@ -57,10 +61,12 @@ def hint_rows(trace, key):
         batch = ld(table, b)
         index = ld(batch, BATCH_INDEX)
         if index != 0:
-            word = _bucket_word(batch, key)
+            word = bucket_word(batch, key)
             if word >= 0:
-                row = ld(index, word)
                 data = ld(batch, BATCH_DATA)
-                prefetch(data, row)
-                prefetch(data, ld(batch, BATCH_CAP) + row)
+                row = ld(index, word)
+                last = ld(index, word + 1) - 1
+                for c in range(min(ld(batch, BATCH_COLS), HINTED_COLUMNS)):
+                    prefetch(data, c * ld(batch, BATCH_CAP) + row)
+                    prefetch(data, c * ld(batch, BATCH_CAP) + last)
     return 0
