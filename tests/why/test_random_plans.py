@@ -74,6 +74,13 @@ def test_rows_of_plans_are_explained_by_columns(monkeypatch: pytest.MonkeyPatch)
     run()
 
 
+def test_a_recursion_that_lacks_a_row_has_its_name_from_the_first_answer_on() -> None:
+    """It was called "of v's recursion" until something else had named the loop."""
+    rounds: Any = ("rounds", ("table", "n"), ("var", 0), 1)
+    spec: Any = ("agg", ("except", ("rounds", ("table", "n"), ("table", "r"), 1), rounds), "avg", "a")
+    explain_all(spec, [[[("r", (0, 0), 1)] * 4]])
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])

@@ -460,7 +460,7 @@ class Renderer:
                     loop = self.search.loop_of(inside[each.depth])
                     named = self.names.recursion(self.search.result_of(loop, each.index))
             else:
-                named = self.names.recursion(each) if isinstance(each, plan.LoopResult) else self._called(each)
+                named = self._called(each)
             if named is None:
                 todo.extend(reversed(each.children()))
             else:
@@ -468,7 +468,9 @@ class Renderer:
         return f"of {' with '.join(found)}"
 
     def _called(self, node: plan.Node) -> Named | None:
-        """The user-visible name of a plan that reads no loop variables."""
+        """The user-visible name of a recursion, or of a plan that reads no loop variables."""
+        if isinstance(node, plan.LoopResult):
+            return self.names.recursion(node)
         return None if free_depths(node) else self.names.of(node)
 
     def _blame(self, absent: Absent) -> tuple[plan.Node, Any, dict[int, int]]:
