@@ -244,8 +244,11 @@ def test_names_that_may_be_null_spread_in_trees(query: str) -> None:
         assert unnamed > 10
 
 
-STEPS = ("p.x, e.b, p.c + e.w FROM p JOIN e ON p.y = e.a", "e.a, p.y, p.c + e.w FROM p JOIN e ON p.x = e.b")
-STEPS += ("p.x, q.y, p.c + q.c FROM p JOIN p AS q ON p.y = q.x",)
+STEPS = (
+    "p.x, e.b, p.c + e.w FROM p JOIN e ON p.y = e.a",
+    "e.a, p.y, p.c + e.w FROM p JOIN e ON p.x = e.b",
+    "p.x, q.y, p.c + q.c FROM p JOIN p AS q ON p.y = q.x",
+)
 
 
 @pytest.mark.parametrize("step", STEPS)

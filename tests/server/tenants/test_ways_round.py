@@ -209,7 +209,8 @@ ENDLESS = [
 def test_a_question_about_the_catalogue_holds_up_nobody(tenants: Tenants, text: str) -> None:
     """They were answered on the loop, where one regular expression could go on forever, and nobody was served."""
     tenants.sql("ALTER ROLE ann QUOTA (milliseconds 700)")
-    waited, over = [], threading.Event()
+    waited: list[float] = []
+    over = threading.Event()
 
     def ask() -> None:
         with tenants.http("bob") as http:
