@@ -26,7 +26,7 @@ from everview.kernels.operators.arrange import (
     arrange,
 )
 from everview.kernels.run.executor import ENDED_DONE, ENDED_PYTHON_NEEDED, EXECUTOR_WORDS, INSTRUCTION_CALL, abort, step
-from everview.kernels.run.step import STEP_WORDS
+from everview.kernels.run.step import STEP_READY, STEP_TOUCHED, STEP_WAKES, STEP_WORDS
 from everview.kernels.structures import serve
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE, TRACE_HISTORY, TRACE_HOLD, TRACE_SINCE
@@ -144,7 +144,8 @@ class Machine:
         structures.drop_trace(self.trace)
         structures.drop_batcher(self.batcher)
         structures.drop_scope(self.scope)
-        for block in self.blocks:
+        self.blocks += [int(structures.peek(self.step, w)) for w in (STEP_READY, STEP_WAKES, STEP_TOUCHED)]
+        for block in filter(None, self.blocks):
             structures.drop_block(block)
 
 
