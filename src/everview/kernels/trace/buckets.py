@@ -34,8 +34,8 @@ from everview.kernels.trace.batch import (
 INDEX_FROM = 160  # rows from which a batch gets an index; smaller ones are mostly rewritten by the next transaction
 BUCKET_ROWS = 4  # rows per bucket aimed at
 
-INDEXING_BATCH, INDEXING_FIRST, INDEXING_LAST, INDEXING_WORDS = range(4)
-"""A share of an index: rows of a batch."""
+INDEXING_BATCH, INDEXING_INDEX, INDEXING_FIRST, INDEXING_LAST, INDEXING_WORDS = range(5)
+"""A share of an index: rows of a batch, and the index that is being made of it."""
 
 
 @inner
@@ -53,7 +53,7 @@ def _fill(share):
     """Say where the buckets begin whose first row is one of the share's."""
     batch = ld(share, INDEXING_BATCH)
     data = ld(batch, BATCH_DATA)
-    index = ld(batch, BATCH_INDEX)
+    index = ld(share, INDEXING_INDEX)
     first = ld(share, INDEXING_FIRST)
     at = _number(batch, data, first - 1) + 1 if first > 0 else 0
     for i in range(first, ld(share, INDEXING_LAST)):
@@ -69,9 +69,10 @@ def _fill(share):
 
 
 @inner
-def _new_share(batch, first, last):
+def _new_share(batch, index, first, last):
     share = alloc(INDEXING_WORDS)
     st(share, INDEXING_BATCH, batch)
+    st(share, INDEXING_INDEX, index)
     st(share, INDEXING_FIRST, first)
     st(share, INDEXING_LAST, last)
     return share
@@ -128,27 +129,28 @@ def _parts(batch, most):
 
 @shared
 def build_index(batch, pool):
-    """Give a large batch its index."""
+    """Give a large batch its index. The batch has it only when it is complete: any allocation here may be the last."""
     rows = ld(batch, BATCH_ROWS)
     if rows < INDEX_FROM or ld(batch, BATCH_COLS) == 0:
         return 0
     buckets = _divide(batch, rows // BUCKET_ROWS)
     if buckets == 0:
         return 0
-    index = alloc(buckets + 1)
-    st(batch, BATCH_INDEX, index)
     st(batch, BATCH_BUCKETS, buckets)
+    index = alloc(buckets + 1)
     if pool == 0:
-        share = _new_share(batch, 0, rows)
+        share = _new_share(batch, index, 0, rows)
         call_pointer(_fill(), share)
         free(share)
-        return 0
-    n = members(pool)
-    shares = new_shares(pool)
-    for k in range(n):
-        st(shares, k, _new_share(batch, rows * k // n, rows * (k + 1) // n))
-    together(pool, _fill(), shares)
-    free_shares(pool, shares)
+    else:
+        n = members(pool)
+        shares = new_shares(pool)
+        for k in range(n):
+            st(shares, k, _new_share(batch, index, rows * k // n, rows * (k + 1) // n))
+        together(pool, _fill(), shares)
+        free_shares(pool, shares)
+    free(ld(batch, BATCH_INDEX))  # of an earlier attempt that failed later
+    st(batch, BATCH_INDEX, index)
     return 0
 
 
