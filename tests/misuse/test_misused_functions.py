@@ -168,10 +168,10 @@ JSONS = ["1", '"x"', "[1, null]", '{"a": 1}', "null", "true", "1.5", '{"a": null
 @pytest.mark.parametrize(
     ("call", "answer"),
     [
-        ("arg_min(v, k)", "null"),
+        ("arg_min(v, k)", "[]"),
         (
             "to_json(array_agg(v ORDER BY v))::text",
-            '[null, "x", 1, 1.5, true, true, [], ["x"], [1, null], {"a": null}, {"a": 1}]',
+            '[[], null, "x", 1, 1.5, true, true, ["x"], [1, null], {"a": null}, {"a": 1}]',
         ),
         ("count(DISTINCT v)", 10),
         ("array_length(array_agg(DISTINCT v), 1)", 10),

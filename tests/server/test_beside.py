@@ -196,14 +196,24 @@ def test_subscribe_over_postgresql(server: Held) -> None:
 def test_cancelled(server: Held) -> None:
     """A question that is computed beside the engine hears that it is cancelled."""
     heavy = "SELECT count(*) FROM t a, t b, t c WHERE a.v + b.v + c.v < 0"
+    heard = threading.Event()
     with psycopg.connect(server.dsn, autocommit=True) as client:
-        timer = threading.Timer(0.05, client.cancel_safe)
+
+        def cancel() -> None:  # again and again: a cancellation between two questions meets none
+            while not heard.wait(0.02):
+                client.cancel_safe()
+
+        canceller = threading.Thread(target=cancel)
         with server.step():
-            timer.start()
+            canceller.start()
             end = time.monotonic() + QUICK
-            with pytest.raises(psycopg.errors.QueryCanceled):
-                while time.monotonic() < end:
-                    client.execute(heavy)
+            try:
+                with pytest.raises(psycopg.errors.QueryCanceled):
+                    while time.monotonic() < end:
+                        client.execute(heavy)
+            finally:
+                heard.set()
+                canceller.join()
         assert client.execute("SELECT 1").fetchall() == [(1,)]
 
 

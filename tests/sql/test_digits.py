@@ -108,7 +108,7 @@ def test_what_is_computed_has_more_digits() -> None:
     db = ev.connect()
     db.sql("CREATE TABLE t (a decimal(3, 1), b decimal(3, 1)); INSERT INTO t VALUES (99.9, 99.9), (99.9, -1)")
     asked = "SELECT a + b, a * b, sum(a) OVER (), round(a), -a, abs(b), greatest(a, b) FROM t WHERE b > 0"
-    assert [str(v) for v in db.sql(asked).rows()[0]] == ["199.8", "9980.01", "99.9", "100.0", "-99.9", "99.9", "99.9"]
+    assert [str(v) for v in db.sql(asked).rows()[0]] == ["199.8", "9980.01", "99.9", "100", "-99.9", "99.9", "99.9"]
     assert db.sql("SELECT sum(a), avg(a), max(a) FROM t").rows()[0][0] == Decimal("199.8")
     assert Decimal("1000") in [v for (v,) in db.sql("SELECT a FROM t UNION SELECT 1000").rows()]
     asked = "SELECT a, a + b, coalesce(a, b), coalesce(a, 0), sum(a) OVER () FROM t"
