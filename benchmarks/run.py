@@ -104,6 +104,7 @@ CASES: list[Case] = [
     Case("server", "server"),
     Case("tenants", "tenants"),
     Case("values", "values"),
+    Case("values_sockets", "values_sockets"),
     Case("pgwire", "pgwire"),
     Case("oneoff", "oneoff"),
     Case("nexmark", "nexmark"),

@@ -35,6 +35,7 @@ def small_first(
 ) -> tuple[plan.Node, list[LoopDecision]]:
     """The same rows, with inner loops (on shards, all loops) in a good order; and what was done.
 
+    >>> from everview.types import INT
     >>> edge, inside = plan.Table(0, (INT, INT)), plan.Variable(1, 0, (INT, INT))
     >>> known = plan.Variable(2, 0, (INT, INT))
     >>> node, label = ColumnRef(INT, 0), ColumnRef(INT, 1)

@@ -69,7 +69,7 @@ def _as_deep(text: str, target: DataType) -> DataType:
     """The type of '{{1,2},{3,4}}'::int[], which has as many dimensions as the constant.
 
     >>> _as_deep("{{1,2},{3}}", array(INT))
-    array(array(int))
+    array(array(int?)?)
     """
     braces = re.match(r"[\s{]*", text)
     depth, found = braces[0].count("{") if braces is not None else 0, target
