@@ -384,3 +384,24 @@ def test_killed_writers_lose_nothing_they_acknowledged(tmp_path: Path) -> None:
             assert time in (last, last + 1)
             assert contents(store) == list(range(1, time + 1))
             assert sorted(set(contents(store, 1))) == list(range(1, time + 1))
+
+
+def test_a_version_and_its_checkpoint_come_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that found no version after its own, and then a later checkpoint, believed that it had been away."""
+    with Store(LocalFiles(tmp_path)) as writer:
+        writer.commit(1, adds=[(0, 0, writer.put(image(3)))])
+        with Store(LocalFiles(tmp_path), read_only=True) as reader:
+            looked: list[str] = []
+            exists = reader.files.exists
+
+            def just_before(name: str) -> bool:
+                found = exists(name)
+                if not looked:
+                    writer.commit(2, adds=[(0, 0, writer.put(image(5)))])
+                    writer.checkpoint()
+                looked.append(name)
+                return found
+
+            monkeypatch.setattr(reader.files, "exists", just_before)
+            assert [commit.time for commit in reader.refresh()] == [2]
+            assert looked[0] == looked[1] and reader.manifest.time == 2

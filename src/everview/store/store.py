@@ -348,11 +348,14 @@ class Store:
 
     def overtaken(self) -> bool:
         """Whether there is a later version than this reader's."""
-        if self.files.exists(numbered(LOG, self.manifest.version + 1)):
+        following = numbered(LOG, self.manifest.version + 1)
+        if self.files.exists(following):
             return True
-        if self._last_checkpoint() > self.manifest.version:
-            raise self.stale()
-        return False
+        if self._last_checkpoint() <= self.manifest.version:
+            return False
+        if self.files.exists(following):  # both came between the two looks
+            return True
+        raise self.stale()
 
     def follow(self) -> Commit:
         """Advance to the next version as a reader; return its commit."""
