@@ -23,11 +23,9 @@ from dataclasses import dataclass
 from everview.expr.functions import call, conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.check import free_variables, readers
 from everview.plan.frontier import Frontier, Rule
-from everview.plan.loop_ways import NotMonotone, disjuncts
-from everview.plan.monotone import recognised
-from everview.plan.rewrites.traversal import everywhere
+from everview.plan.loop_ways import disjuncts
+from everview.plan.rewrites.traversal import filtered_recursions
 from everview.types import INT, DataType
 
 
@@ -43,24 +41,14 @@ def with_backward_searches(node: plan.Node, arranged: Container[plan.Node] = ())
     >>> paths in found.walk(), [n.loop.initials[0].rows for n in found.walk() if isinstance(n, plan.LoopResult)]
     (False, [((3,),)])
     """
-    read = readers(node)
-    return everywhere(node, lambda n: _changed(n, arranged, read), arranged)
+    return filtered_recursions(node, _changed, arranged)
 
 
-def _changed(node: plan.Node, arranged: Container[plan.Node], read: dict[plan.Node, int]) -> plan.Node:
-    if not isinstance(node, plan.Filter) or not isinstance(node.child, plan.LoopResult):
-        return node
-    result = node.child
-    if result in arranged or read.get(result, 1) > 1 or free_variables(result):
-        return node
-    try:
-        found = recognised(result, arranged)
-    except NotMonotone:
-        return node
+def _changed(node: plan.Filter, found: Frontier) -> plan.Node | None:
     tested = conjuncts(node.predicate)
     given = next((c for c in tested if _ends(c, found) is not None), None)
     if given is None or not _is_plain(found):
-        return node
+        return None
     ends = _ends(given, found)
     assert ends
     made = _from_ends(found, ends)

@@ -16,12 +16,9 @@ from collections.abc import Container
 from everview.expr.functions import call, conjunction, conjuncts
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.check import free_variables, readers
 from everview.plan.frontier import Frontier, Rule
-from everview.plan.loop_ways import NotMonotone
-from everview.plan.monotone import recognised
 from everview.plan.narrowed_loops import is_total, unchanged
-from everview.plan.rewrites.traversal import everywhere
+from everview.plan.rewrites.traversal import filtered_recursions
 
 
 def with_linear_recursions(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
@@ -37,25 +34,16 @@ def with_linear_recursions(node: plan.Node, arranged: Container[plan.Node] = ())
     >>> type(found).__name__, plan.Filter(edge, from_three) in found.walk()
     ('LoopResult', True)
     """
-    read = readers(node)
-    return everywhere(node, lambda n: _changed(n, arranged, read), arranged)
+    return filtered_recursions(node, _changed, arranged)
 
 
-def _changed(node: plan.Node, arranged: Container[plan.Node], read: dict[plan.Node, int]) -> plan.Node:
-    if not isinstance(node, plan.Filter) or not isinstance(node.child, plan.LoopResult):
-        return node
-    result = node.child
-    if result in arranged or read.get(result, 1) > 1 or free_variables(result):
-        return node
-    try:
-        found = recognised(result, arranged)
-    except NotMonotone:
-        return node
-    kept = set(found.question) - unchanged(result.loop)
+def _changed(node: plan.Filter, found: Frontier) -> plan.Node | None:
+    assert isinstance(node.child, plan.LoopResult)
+    kept = set(found.question) - unchanged(node.child.loop)
     tested = conjuncts(node.predicate)
     inside = [c for c in tested if c.columns() and c.columns() <= set(found.question) and is_total(c)]
     if not any(c.columns() & kept for c in inside) or not _is_plain(found):
-        return node
+        return None
     made = _from(found, plan.Filter(found.start, conjunction(inside)))
     others = [c for c in tested if c not in inside]
     return plan.Filter(made, conjunction(others)) if others else made

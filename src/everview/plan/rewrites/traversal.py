@@ -1,4 +1,4 @@
-"""Shared by rewrites: a traversal, and whether an expression can fail."""
+"""Shared by rewrites: traversals, and whether an expression can fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Callable, Container, Generator
 from everview.expr.functions import FUNCTIONS
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
+from everview.plan.check import free_variables, readers
 from everview.plan.deep_recursion import drive
+from everview.plan.frontier import Frontier
+from everview.plan.loop_ways import NotMonotone
+from everview.plan.monotone import recognised
 from everview.plan.substitute import over_inputs
 
 
@@ -32,6 +36,30 @@ def everywhere(
         return change(over_inputs(one, lambda child: made[id(child)]))
 
     return drive(step, root, {})
+
+
+def filtered_recursions(
+    root: plan.Node, change: Callable[[plan.Filter, Frontier], plan.Node | None], arranged: Container[plan.Node]
+) -> plan.Node:
+    """A plan with conditions on monotone recursions rewritten; None: not this one. A recursion that somebody else reads
+    or keeps, or that is part of another one, is unchanged.
+    """
+    read = readers(root)
+
+    def changed(node: plan.Node) -> plan.Node:
+        if not isinstance(node, plan.Filter) or not isinstance(node.child, plan.LoopResult):
+            return node
+        result = node.child
+        if result in arranged or read.get(result, 1) > 1 or free_variables(result):
+            return node
+        try:
+            found = recognised(result, arranged)
+        except NotMonotone:
+            return node
+        made = change(node, found)
+        return node if made is None else made
+
+    return everywhere(root, changed, arranged)
 
 
 def tables(root: plan.Node) -> set[plan.Node]:
