@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +17,10 @@ from hypothesis import strategies as st
 from everview.codes import Codec, Interner, code_to_float, float_to_code
 from everview.codes.arrays import codes_to_floats, floats_to_codes
 from everview.codes.codec import ONE_BY_ONE_ROWS
+from everview.codes.values import encoder
+from everview.errors import InputError
 from everview.types import BOOL, DATE, FLOAT, INT, NULL, STR, TIMESTAMP, DataType
+from everview.types import decimal as decimal_type
 from tests.codes.strategies import SCALARS, same, tables
 
 Table = tuple[tuple[DataType, ...], list[tuple[Any, ...]]]
@@ -127,6 +131,28 @@ def test_decimals_do_not_depend_on_the_context() -> None:
         context.prec = 3
         row = (Decimal("1234567890123.45"),)
         assert codec.decode_rows(codec.encode([row])) == [row]
+
+
+def _outcome(encode: Callable[[], Any]) -> Any:
+    try:
+        return encode()
+    except InputError as error:
+        return error.code, error.message
+
+
+@given(
+    st.decimals() | st.builds(lambda n, e: Decimal(n).scaleb(e), st.integers(-(10**20), 10**20), st.integers(-22, 4)),
+    st.integers(0, 18),
+    st.integers(1, 18),
+)
+def test_decimals_of_single_rows_are_those_of_the_general_encoder(value: Decimal, scale: int, digits: int) -> None:
+    declared = decimal_type(scale, max(digits, scale))
+    codec = codec_of((declared,))
+    quick = _outcome(lambda: codec.encode_row((value,))[0])
+    general = _outcome(lambda: encoder(declared, Interner())(value))
+    if isinstance(general, tuple):
+        general = general[0], f"column 'c0': {general[1]}"
+    assert quick == general
 
 
 def test_extremes_of_nullable_ints() -> None:

@@ -257,6 +257,28 @@ def decimal_code(value: Any, scale: int) -> int:
     return int(top * 10**scale // bottom)
 
 
+def quick_decimal(scale: int, digits: int, otherwise: Callable[[Any], int]) -> Callable[[Any], int]:
+    """An encoder of decimals with at most this many digits at this scale. Values that are not plainly such decimals
+    (other types, NULL, infinities, too large or too fine) are passed to `otherwise`, which raises for some of them.
+
+    >>> quick_decimal(2, 18, otherwise=lambda value: -1)(decimal.Decimal("1.50"))
+    150
+    """
+    factor: int = 10**scale
+    most = digits - scale
+
+    def encode(value: Any) -> int:
+        # the place of its first digit also bounds the fraction: 1E+999999 would be a number of megabytes
+        if type(value) is decimal.Decimal and -scale <= value.adjusted() < most and value.is_finite():
+            exact: tuple[int, int] = value.as_integer_ratio()
+            code, rest = divmod(exact[0] * factor, exact[1])
+            if not rest:
+                return code
+        return otherwise(value)
+
+    return encode
+
+
 def _too_fine(value: object, scale: int) -> InputError:
     hint = "round it, or declare a larger scale, e.g. 'decimal(6)'"
     return InputError("E_RANGE", f"{shown(value)} has more than {scale} digits after the point", hint)
