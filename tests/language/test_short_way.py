@@ -14,6 +14,7 @@ import everview as ev
 from everview import col
 from everview.session.changes import fast_path, transactions
 from everview.session.core import core_of
+from tests.effort import calls
 
 Told = list[Any]
 SEEDS = range(8)
@@ -172,3 +173,14 @@ def test_a_signal_that_uses_the_session_waits(whole: bool, monkeypatch: pytest.M
     finally:
         signal.signal(signal.SIGALRM, before)
     assert seen == [(1, [(1,)])]
+
+
+def test_polling_for_changes_is_short_when_there_are_none() -> None:
+    """Programs poll between changes of a few microseconds. Whatever runs in between makes these slower, too."""
+    db = ev.connect(history=1)
+    sale = db.table("sale", {"shop": str, "amount": int, "parts": int})
+    share = db.view("share", sale.select(shop=col.shop, each=col.amount / col.parts))  # rows may fail
+    sale.insert([("north", 6, 2)])
+    share.changes(since=0)
+    none, some = calls(lambda: share.changes(since=db.time)), calls(lambda: share.changes(since=db.time - 1))
+    assert 3 * none < 2 * some

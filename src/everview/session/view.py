@@ -151,7 +151,9 @@ class View(Subscribable):
         self._core.runtime.sync(*self._relation.fallible)
         for operator in self._relation.fallible:
             assert operator.trace is not None
-            batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
+            batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.stored_since), 0)
+            if not batch:  # nothing has failed
+                continue
             columns, _, counts = batch_arrays(batch, 1)
             read.release(batch)
             found.extend((ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True))
