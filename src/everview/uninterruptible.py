@@ -86,7 +86,7 @@ class _Work:
         self._stop: cancellation.Stop | None = None
         self._value: Any = None
         self._error: BaseException | None = None
-        self._over = False
+        self._done = False
         self.thread = 0
 
     def claim(self) -> bool:
@@ -107,7 +107,7 @@ class _Work:
             if self._stop is not None:
                 cancellation.withdraw(self._stop)
             self.thread = 0
-            self._over = True
+            self._done = True
 
     def tell(self) -> None:
         """Wake the caller: the work is over."""
@@ -129,7 +129,7 @@ class _Work:
         """Run the work and wait for it. Interrupts that arrive meanwhile are raised afterwards."""
         came: BaseException | None = None
         self._start()
-        while not self._over:
+        while not self._done:
             try:
                 if not self._bell.acquire(timeout=NOTICE):
                     if not self._begun.locked():
@@ -153,13 +153,13 @@ class _Work:
         if self._hear is not None and self._stop is None:
             self._stop = cancellation.Stop(lambda: get_ident() == self.thread, _stopped)
             cancellation.ask(self._stop)
-            if self._over:
+            if self._done:
                 cancellation.withdraw(self._stop)
 
     def end(self) -> None:
         """End the work, or prevent it from starting."""
         if not self._begun.acquire(False):
-            while not self._over:
+            while not self._done:
                 self._bell.acquire(timeout=NOTICE)
 
 

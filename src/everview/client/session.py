@@ -66,7 +66,7 @@ class ClientSession:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._here = _OfThread()
+        self._of_thread = _OfThread()
         self._numbers: dict[tuple[str, tuple[Any, ...]], int] = {}
         self._followed: list[Following] = []
         self._call("hello")
@@ -98,11 +98,11 @@ class ClientSession:
     ) -> tuple[dict[str, Any], list[pa.Table]]:
         more: dict[str, Any] = {}
         sent = list(tables)
-        if (supposed := self._here.supposed) is not None and do not in ("hello", "names", "relation"):
+        if (supposed := self._of_thread.supposed) is not None and do not in ("hello", "names", "relation"):
             more["suppose"] = moved(supposed.steps, len(sent))
             sent += supposed.tables
-        if self._here.limits:
-            more["limits"] = self._here.limits[-1]
+        if self._of_thread.limits:
+            more["limits"] = self._of_thread.limits[-1]
         return self._transport.call(do, {**(head or {}), **more}, sent)
 
     def _value(self, do: str, head: Mapping[str, Any], name: str) -> Any:
@@ -233,9 +233,9 @@ class ClientSession:
             raise InputError(
                 "E_PARAMETER", "db.sql takes a text and nothing else", "name the parameters ($x) and use db.prepare"
             )
-        staged = self._here.staged
+        staged = self._of_thread.staged
         asks = text.lstrip().upper().startswith(QUERIES)
-        if (staged is not None or self._here.supposed is not None) and not asks:
+        if (staged is not None or self._of_thread.supposed is not None) and not asks:
             self._stage({"how": "sql", "text": text})
             return None
         if staged is not None and staged.steps:  # it sees what the transaction has changed so far
@@ -275,14 +275,14 @@ class ClientSession:
         self._stage({"how": how, "name": name, "rows": sent_rows(rows, tables)}, tables)
 
     def _stage(self, step: dict[str, Any], tables: Sequence[pa.Table] = ()) -> None:
-        into = self._here.supposed or self._here.staged
+        into = self._of_thread.supposed or self._of_thread.staged
         if into is not None:
             into.add(step, tables)
         else:
             self._transport.call("change", {"steps": [step], "key": uuid.uuid4().hex, **self._limits()}, tables)
 
     def _limits(self) -> dict[str, Any]:
-        return {"limits": self._here.limits[-1]} if self._here.limits else {}
+        return {"limits": self._of_thread.limits[-1]} if self._of_thread.limits else {}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -290,8 +290,8 @@ class ClientSession:
         transaction joins the outer one.
         """
         self._refuse_supposed("a transaction cannot be begun")
-        around = self._here.staged
-        staged = self._here.staged = Steps() if around is None else around
+        around = self._of_thread.staged
+        staged = self._of_thread.staged = Steps() if around is None else around
         length = len(staged.steps)
         try:
             yield
@@ -299,7 +299,7 @@ class ClientSession:
             del staged.steps[length:]
             raise
         finally:
-            self._here.staged = around
+            self._of_thread.staged = around
         if around is None:
             head = {"steps": staged.steps, "key": uuid.uuid4().hex, **self._limits()}
             self._transport.call("change", head, staged.tables)
@@ -326,14 +326,14 @@ class ClientSession:
 
     @contextmanager
     def _supposing(self, steps: Steps) -> Iterator[None]:
-        before, self._here.supposed = self._here.supposed, steps
+        before, self._of_thread.supposed = self._of_thread.supposed, steps
         try:
             yield
         finally:
-            self._here.supposed = before
+            self._of_thread.supposed = before
 
     def _refuse_supposed(self, what: str) -> None:
-        if self._here.supposed is not None:
+        if self._of_thread.supposed is not None:
             raise InputError("E_WHAT_IF", f"{what} inside what_if", "do it before or after")
 
     # limits
@@ -343,11 +343,11 @@ class ClientSession:
         """Limit the calls that this thread makes inside: their duration, and their memory growth."""
         if isinstance(seconds, dt.timedelta):
             seconds = seconds.total_seconds()
-        self._here.limits.append({"seconds": seconds, "memory": memory})
+        self._of_thread.limits.append({"seconds": seconds, "memory": memory})
         try:
             yield
         finally:
-            self._here.limits.pop()
+            self._of_thread.limits.pop()
 
     def cancel(self) -> bool:
         """Cancel this client's call in another thread: it fails there with E_CANCELLED."""

@@ -41,11 +41,11 @@ class ClientWhatIf:
 
     def __enter__(self) -> ClientWhatIf:
         self._session._refuse_supposed("another what_if cannot be begun")
-        self._session._here.supposed = self._steps
+        self._session._of_thread.supposed = self._steps
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._session._here.supposed = None
+        self._session._of_thread.supposed = None
         if exc[0] is None:  # report a change that would fail
             self._changes([])
 

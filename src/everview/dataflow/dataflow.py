@@ -87,7 +87,7 @@ class Dataflow:
         self.tail: list[Operator] = []
         self.session = structures.make_block(x.EXECUTOR_WORDS)
         structures.poke(self.session, x.EXECUTOR_STEP, self.step_block)
-        self.at: list[tuple[Item, int]] = []
+        self.program: list[tuple[Item, int]] = []
         self._counted: list[Operator] = []
         """the operators whose traces the executor has, in its order"""
         self.timing: Timing | None = None
@@ -177,7 +177,7 @@ class Dataflow:
         # at the start of an installing step, replayed rows may be waiting for any operator
         listening = [*self._new, *(point for swap in self.swaps for point in swap.points)]
         program = written(self.root, self.tail, {o for o in listening if o.outbox}, sharded=self.sharded)
-        self.at, words, operators, _ = program
+        self.program, words, operators, _ = program
         traces = [o.trace.block for o in operators if o.trace is not None]
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
@@ -185,7 +185,7 @@ class Dataflow:
         if self.timing is not None:
             self.timing.remove()
         self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, [*words, x.INSTRUCTION_STOP, 0, 0, 0], 4)
-        structures.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop after the end is for `suppose`
+        structures.poke(self.session, x.EXECUTOR_LENGTH, len(self.program))  # the stop after the end is for `suppose`
         self.count_changes()
         self._counted = []  # until a block with a word for each exists: allocating it may fail
         self._list(x.EXECUTOR_COUNTS, x.EXECUTOR_NCOUNTS, [0] * len(traces))
@@ -199,11 +199,11 @@ class Dataflow:
         self._outside = array("q", outside.tobytes())
         self._stale = False
         if self.timing is not None:
-            self.timing.install(self.at, self._counted)
+            self.timing.install(self.program, self._counted)
 
     def _list_wakes(self, program: Program) -> None:
         lists = (np.array(words, dtype=np.int64) for words in wakes(program, sharded=self.sharded))
-        structures.replace_wakes(self.step_block, 0 if self.sharded else len(self.at) + 1, *lists)
+        structures.replace_wakes(self.step_block, 0 if self.sharded else len(self.program) + 1, *lists)
 
     def time_operators(self, on: bool) -> None:
         """Measure the time that operators take from now on, or stop. Between steps."""
@@ -212,7 +212,7 @@ class Dataflow:
                 operator.own_ns = operator.merge_ns = operator.python_ns = 0
             self.timing = Timing(self)
             if not self._stale:
-                self.timing.install(self.at, self._counted)
+                self.timing.install(self.program, self._counted)
         elif not on and self.timing is not None:
             self.timing.remove()
             self.timing = None
@@ -316,7 +316,7 @@ class Dataflow:
 
     def _suppose_on(self, answer: int) -> None:
         """Continue a supposed step that needs Python or was not finished, up to the stop after its end."""
-        end = len(self.at)
+        end = len(self.program)
         try:
             structures.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             self.attend(answer)
@@ -374,7 +374,7 @@ class Dataflow:
 
     def _step_checked(self) -> None:
         """Run the installing step up to its commit, which waits for the checks."""
-        end = len(self.at)
+        end = len(self.program)
         try:
             structures.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             with self.locating():
@@ -484,7 +484,7 @@ class Dataflow:
         It may be interrupted between any two of these lines, and must not look committed before it is: PC is set beyond
         both lengths that the program has here.
         """
-        end = len(self.at)
+        end = len(self.program)
         with lender.prepared(self.session):
             structures.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             try:
@@ -518,7 +518,7 @@ class Dataflow:
             raise
 
     def _operator_at(self, pc: int) -> Operator | None:
-        item = self.at[pc][0] if pc < len(self.at) else None
+        item = self.program[pc][0] if pc < len(self.program) else None
         return item if isinstance(item, Operator) else None
 
     def _committed(self) -> bool:
@@ -536,7 +536,7 @@ class Dataflow:
                 self.serving = threading.get_ident()
                 start = time.perf_counter_ns()
                 try:
-                    callbacks.serve(self, self.at[pc][0])
+                    callbacks.serve(self, self.program[pc][0])
                 finally:
                     self.serving = 0
                     if self.timing is not None and (served := self._operator_at(pc)) is not None:

@@ -25,9 +25,9 @@ ABSENT_HINT = "delete only rows that the table holds, or declare a key and use u
 
 def failure(dataflow: Dataflow, answer: int, pc: int) -> Exception:
     """The error at an instruction."""
-    item = dataflow.at[min(pc, len(dataflow.at) - 1)][0]
+    item = dataflow.program[min(pc, len(dataflow.program) - 1)][0]
     if isinstance(item, Barrier):
-        item = item.scope or loop_around(dataflow.at[pc:], dataflow.root)
+        item = item.scope or loop_around(dataflow.program[pc:], dataflow.root)
     if answer == x.ENDED_ROUNDS:
         loop = item if isinstance(item, Scope) else item.scope
         error = LoopError(

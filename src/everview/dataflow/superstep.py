@@ -128,7 +128,7 @@ class Shard:
     @property
     def stop(self) -> Barrier:
         """The barrier at which it waits."""
-        item = self.dataflow.at[self._pc][0]
+        item = self.dataflow.program[self._pc][0]
         assert isinstance(item, Barrier)
         return item
 

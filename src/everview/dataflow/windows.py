@@ -105,7 +105,7 @@ class Partitions:
         self.group = group[self.sorting]
         self.order = node.order
         n = self.n = len(group)
-        self.at = np.arange(n)
+        self.positions = np.arange(n)
         first = _changes([self.group], n)
         self.start, self.end = _bounds(first, n)
         peers = first | _changes([k[self.sorting] for k in sort_keys], n)
@@ -133,13 +133,13 @@ class Partitions:
     # ------------------------------------------------------------------------------ by place alone
 
     def _row_number(self, call: WindowCall) -> Words:
-        return self.at - self.start + 1
+        return self.positions - self.start + 1
 
     def _rank(self, call: WindowCall) -> Words:
         return self.peer_start - self.start + 1
 
     def _dense_rank(self, call: WindowCall) -> Words:
-        return self.peer_number - self.peer_number[self.start] + 1 if self.n else self.at
+        return self.peer_number - self.peer_number[self.start] + 1 if self.n else self.positions
 
     def _percent_rank(self, call: WindowCall) -> Words:
         others = self.end - self.start - 1
@@ -151,7 +151,7 @@ class Partitions:
     def _ntile(self, call: WindowCall) -> Words:
         """Parts of equal size, the first ones a row larger."""
         size, rest = np.divmod(self.end - self.start, call.number)
-        at = self.at - self.start
+        at = self.positions - self.start
         large = (size + 1) * rest
         later = rest + (at - large) // np.maximum(size, 1)
         part: Words = np.where(at < large, at // (size + 1), later) + 1
@@ -173,7 +173,7 @@ class Partitions:
         if call.ignore_nulls and by:
             there, outside = self._known_away(call.column, by)
         else:
-            there = self.at + by
+            there = self.positions + by
             outside = (there < self.start) | (there >= self.end)
         return np.where(outside, default, self.columns[call.column][np.where(outside, 0, there)])
 
@@ -181,10 +181,10 @@ class Partitions:
         """The row at an offset that counts only non-NULL values; and where there is none."""
         known = ~self.null(column)
         places, before = np.flatnonzero(known), _totals(known)
-        number = before[self.at] + by if by < 0 else before[self.at + 1] + by - 1
+        number = before[self.positions] + by if by < 0 else before[self.positions + 1] + by - 1
         outside = (number < before[self.start]) | (number >= before[self.end])
         if not len(places):
-            return self.at, outside
+            return self.positions, outside
         return places[np.clip(number, 0, len(places) - 1)], outside
 
     def _first_value(self, call: WindowCall) -> Words:
@@ -350,11 +350,11 @@ class Partitions:
         if frame.exclude == "no others":
             return [(low, high)]
         by_row = frame.exclude == "current row"
-        first, behind = (self.at, self.at + 1) if by_row else (self.peer_start, self.peer_end)
+        first, behind = (self.positions, self.positions + 1) if by_row else (self.peer_start, self.peer_end)
         before, after = (low, np.clip(first, low, high)), (np.clip(behind, low, high), high)
         if frame.exclude != "ties":
             return [before, after]
-        return [before, (np.clip(self.at, low, high), np.clip(self.at + 1, low, high)), after]
+        return [before, (np.clip(self.positions, low, high), np.clip(self.positions + 1, low, high)), after]
 
     def frame(self, frame: Frame) -> tuple[Words, Words]:
         """Start and end (exclusive) of each row's frame."""
@@ -365,7 +365,7 @@ class Partitions:
 
     def _bound(self, frame: Frame, offset: int | float, last: bool) -> Words:
         if frame.unit == "rows":
-            return self.at + self._steps(offset) + last
+            return self.positions + self._steps(offset) + last
         if offset == 0:
             return self.peer_end if last else self.peer_start
         if frame.unit == "groups":
@@ -378,7 +378,7 @@ class Partitions:
 
     def _group_bound(self, offset: int, last: bool) -> Words:
         if not self.n:
-            return self.at
+            return self.positions
         number = self.peer_number + offset + last
         first, beyond = self.peer_number[self.start], self.peer_number[self.end - 1] + 1
         bound: Words = self.peer_starts[np.clip(number, first, beyond)]

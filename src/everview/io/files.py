@@ -49,7 +49,7 @@ class _Reading:
         self.file = file
         self.at = at
         self._pieces = pieces
-        self.ahead = self._pull()
+        self.next_piece = self._pull()
 
     def _pull(self) -> Piece | None:
         try:
@@ -60,11 +60,11 @@ class _Reading:
             return Piece([], self.at, [Bad(self.file.path, f"[{broken.code}] {broken.message}", "")])
 
     def take(self) -> Piece | None:
-        """The next piece; then `ahead` is the one after it."""
-        piece = self.ahead
+        """The next piece; then `next_piece` is the one after it."""
+        piece = self.next_piece
         if piece is not None:
             self.at = piece.at
-            self.ahead = self._pull()
+            self.next_piece = self._pull()
         return piece
 
 
@@ -175,7 +175,7 @@ class Files(Source):
     def _next(self, reading: _Reading) -> Chunk | None:
         """The file's next piece; None if there is nothing (more) in it."""
         file, piece = reading.file, reading.take()
-        last = reading.ahead is None
+        last = reading.next_piece is None
         if last:
             self._reading = None
         at = reading.at if piece is None else piece.at

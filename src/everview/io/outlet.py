@@ -60,7 +60,7 @@ class Outlet:
         self._snapshots = mode == "snapshot"
         self._every = 0.0 if every is None else seconds(every)
         self._written = float("-inf")
-        self._dirty = self._behind = False
+        self._dirty = self._unfinished = False
         columns: dict[str, DataType] = {c.name: c.type for c in relation_of(view).columns}
         position = sink.open(self._identity() if sink.lasting else "", columns, mode)
         self.position = answered(
@@ -115,7 +115,7 @@ class Outlet:
         if self._snapshots:
             self._dirty = True
             self.tick()
-        elif self._behind:
+        elif self._unfinished:
             self._catch_up()
         elif self.position is None or batch.time > self.position:
             self._write(batch)
@@ -123,9 +123,9 @@ class Outlet:
     def _write(self, batch: Batch) -> None:
         if not len(batch):
             return
-        self._behind = True  # until it has succeeded
+        self._unfinished = True  # until it has succeeded
         self.sink.write(batch)
-        self._behind = False
+        self._unfinished = False
         self.position = batch.time
 
     def _catch_up(self) -> None:
@@ -174,7 +174,7 @@ class Outlet:
         """Write what is pending."""
         if self._dirty:
             self._replace()
-        elif self._behind:
+        elif self._unfinished:
             self._catch_up()
 
     def _replace(self) -> None:

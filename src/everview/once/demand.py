@@ -26,13 +26,13 @@ KNOWN = (plan.Constant, plan.Project, plan.Filter, plan.Negate, plan.Union, plan
 
 @dataclass(frozen=True)
 class Match:
-    """The left rows that have a match, or none (`there`), on the right."""
+    """The left rows that have a match, or none (`if_found`), on the right."""
 
     left: plan.Node
     right: plan.Node
     left_keys: tuple[int, ...]
     right_keys: tuple[int, ...]
-    there: bool
+    if_found: bool
 
     def null(self) -> list[bool]:
         """Which keys may be NULL."""
@@ -148,7 +148,7 @@ def _with_partner(node: plan.Join, is_leaf: IsLeaf) -> Match | None:
     if set(node.right_keys) != set(range(len(right.types))) and (node.right_keys or not _is_one(right.child)):
         return None
     partners = right if is_leaf(right) else right.child
-    return Match(node.left, partners, node.left_keys, node.right_keys, there=True)
+    return Match(node.left, partners, node.left_keys, node.right_keys, if_found=True)
 
 
 def _is_one(node: plan.Node) -> bool:
@@ -170,7 +170,7 @@ def _without_partner(node: plan.Union, is_leaf: IsLeaf) -> Match | None:
     if keyed != left and not (isinstance(keyed, plan.Project) and keyed.child == left and _same_first(keyed, left)):
         return None
     match = _with_partner(join, is_leaf)
-    return None if match is None else Match(keyed, match.right, match.left_keys, match.right_keys, there=False)
+    return None if match is None else Match(keyed, match.right, match.left_keys, match.right_keys, if_found=False)
 
 
 def _first_columns(node: plan.Node, count: int) -> bool:

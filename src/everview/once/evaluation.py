@@ -160,7 +160,7 @@ class _Answering:
         left, right = self.held[match.left], self.held[match.right]
         if not right.is_plain():
             right = distinct(right, range(len(match.right.types)))
-        found = hash_joins.matched(left, right, match.left_keys, match.right_keys, match.null(), match.there)
+        found = hash_joins.matched(left, right, match.left_keys, match.right_keys, match.null(), match.if_found)
         return found.only(wanted)
 
     def _threshold(self, node: plan.Threshold, wanted: set[int]) -> Rows:

@@ -114,7 +114,7 @@ class _Pruning:
     def __init__(self, arranged: Container[plan.Node], indexes: Indexes, together: dict[_Index, Kept]) -> None:
         self.arranged = arranged
         self.indexes = indexes
-        self.together = together
+        self.merged_reads = together
         """The columns that all joins of the plan read through an index."""
         self.reads: dict[_Index, set[Kept]] = {}
         """The same for each of them."""
@@ -200,7 +200,7 @@ class _Pruning:
                 return there, kept
         index = (table, frozenset(keys))
         self.reads.setdefault(index, set()).add(wanted)
-        wanted = self.together.get(index, wanted)
+        wanted = self.merged_reads.get(index, wanted)
         if len(everything) < WIDE or len(wanted) * WIDER_BY > len(everything):
             return table, everything
         return _take(table, everything, wanted), wanted

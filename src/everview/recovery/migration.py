@@ -303,7 +303,7 @@ class _OneShard:
     """The only shard of a session that is being built."""
 
     shards = 1
-    here = False
+    in_process = False
 
     def __init__(self, origin: EmbeddedRuntime, counterparts: OperatorMatching, commands: Commands) -> None:
         self._commands = commands

@@ -75,7 +75,7 @@ class FollowedShards:
 class ReadOnlyCluster:
     """The shards of a read-only directory."""
 
-    here = False
+    in_process = False
 
     def __init__(self, store: Store, replica: Replica) -> None:
         self._store = store

@@ -76,7 +76,7 @@ class Cluster(Protocol):
     """The set of shards."""
 
     shards: int
-    here: bool
+    in_process: bool
     """whether they compute in this process, where they must not be interrupted"""
 
     def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> Commit:
@@ -123,7 +123,7 @@ class Sent(NamedTuple):
 class LocalCluster:
     """All shards in this process, built like the driver's replica and compared with it after every build."""
 
-    here = True
+    in_process = True
 
     def __init__(self, driver_replica: Replica, shards: int) -> None:
         self.shards = shards
@@ -342,7 +342,7 @@ class ShardedRuntime:
             with self._serving():
                 return compute()
 
-        return self._uninterruptible.run(work, _hear) if self.cluster.here else work()
+        return self._uninterruptible.run(work, _hear) if self.cluster.in_process else work()
 
     def _commit(self, commit: Commit, follow: Callable[[list[Added]], None]) -> None:
         """Commit something and apply it here: both, uninterruptibly, or neither."""
@@ -359,7 +359,7 @@ class ShardedRuntime:
 
     def _undo(self) -> None:
         """Discard what was computed and not committed."""
-        if self.cluster.here:
+        if self.cluster.in_process:
             self._uninterruptible.run(self.cluster.undo)
         else:
             self.cluster.undo()

@@ -136,7 +136,7 @@ class Running:
     def __init__(self, core: Core, limits: Limits) -> None:
         self.core = core
         self.limits = limits
-        self.over = False
+        self.ended = False
 
     def __enter__(self) -> None:
         for dataflow in _dataflows(self.core):
@@ -148,7 +148,7 @@ class Running:
 
     def __exit__(self, *exc: object) -> None:
         with WATCH.lock:
-            self.over = True
+            self.ended = True
         for dataflow in _dataflows(self.core):
             dataflow.timed = False
             dataflow.most_words = 0
@@ -217,7 +217,7 @@ class Watch:
     def at(self, moment: float, running: Running) -> None:
         """Register a deadline for a call."""
         with self.lock:
-            while self._due and self._due[0][2].over:
+            while self._due and self._due[0][2].ended:
                 heapq.heappop(self._due)
             heapq.heappush(self._due, (moment, next(self._number), running))
             self._asked = True
@@ -268,9 +268,9 @@ class Watch:
         while True:
             with self.lock:
                 now = time.monotonic()
-                while self._due and (self._due[0][0] <= now or self._due[0][2].over):
+                while self._due and (self._due[0][0] <= now or self._due[0][2].ended):
                     running = heapq.heappop(self._due)[2]
-                    if not running.over:
+                    if not running.ended:
                         self._stop(running.core, running.too_long)
                 stops = list(self._stopping)
                 if not stops:

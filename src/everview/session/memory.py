@@ -186,14 +186,14 @@ def _needed(core: Core) -> dict[Operator, list[str]]:
         owner = table
         while (origin := relation_of(owner).origin) is not None:
             owner = origin
-        kept = (relation_of(table).arrangement, *(index.arrangement for index in relation_of(table).more))
+        kept = relation_of(table).arrangements
         roots.setdefault(relation_of(owner).label, set()).update(a.operator for a in kept)
     for follower in core.clock.followers:
         roots.setdefault(relation_of(follower.table).label, set()).update(a.operator for a in follower.indexes())
     for name, view in catalog.views.items():
         rule = relation_of(view).rule
         roots.setdefault(name if rule is None else rule.table, set()).update(
-            a.operator for a in (relation_of(view).arrangement, *(i.arrangement for i in relation_of(view).more))
+            a.operator for a in relation_of(view).arrangements
         )
     for name, operators in roots.items():
         for operator in dataflow.needed(operators):

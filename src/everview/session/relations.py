@@ -64,12 +64,17 @@ class KeptRelation(Relation):
         """the time of its creation; earlier times are unknown"""
         self.subscribers: list[Subscriber] = []
         self.dropped = False
-        self.more: list[Index] = []
-        """further indexes"""
+        self.extra_indexes: list[Index] = []
+        """beyond `arrangement`"""
         self.fallible: list[Operator] = []
         """operators that collect rows that could not be computed"""
         self.readers: dict[int, KeyReader] = {}
         """prepared look-ups, by the number of values in the key"""
+
+    @property
+    def arrangements(self) -> list[Arrangement]:
+        """All its indexes, the main one first."""
+        return [self.arrangement, *(index.arrangement for index in self.extra_indexes)]
 
 
 class TableRelation(KeptRelation):

@@ -93,18 +93,18 @@ class Wal:
             self._handle = disk.open(path)
             self.size = self._handle.size()
             self._head = self._handle.words(START // 8)
-            self._alone = self._handle.read(len(MAGIC)) == ALONE
+            self._unchained = self._handle.read(len(MAGIC)) == ALONE
             self._chain = self._chain_at(self.size)
         except OSError as error:
             raise no_room(str(path), error) from error
-        self._before = (self.size, self._chain)
+        self._last_end = (self.size, self._chain)
         self._open = True
 
     def append(self, payload: bytes) -> int:
         """Write a record; return the file size after it. A partial write is undone."""
         check_process(self._process, str(self.path))
         head = _HEAD.pack(MARK, zlib.crc32(payload), len(payload))
-        own = zlib.crc32(head, 0 if self._alone else self._chain)
+        own = zlib.crc32(head, 0 if self._unchained else self._chain)
         record = head + _CRC.pack(own) + payload
         try:
             self._handle.write(record, self.size)
@@ -117,7 +117,7 @@ class Wal:
             if isinstance(error, OSError):
                 raise no_room(str(self.path), error) from error
             raise
-        self._before = (self.size, self._chain)
+        self._last_end = (self.size, self._chain)
         self.size += len(record)
         self._chain = own
         return self.size
@@ -158,7 +158,7 @@ class Wal:
         """Truncate to this size: what follows did not happen."""
         self._handle.truncate(size)
         if size != self.size:
-            self._chain = self._before[1] if size == self._before[0] else self._chain_at(size)
+            self._chain = self._last_end[1] if size == self._last_end[0] else self._chain_at(size)
         self.size = size
 
     def take_back(self, payload: bytes) -> None:

@@ -166,21 +166,21 @@ class Supposed(Access):
 
     def __init__(self, access: Access, rows: Mapping[plan.Table, Bag]) -> None:
         super().__init__(access.core, access.time)
-        self._more = rows
+        self._extra_rows = rows
         self._touched: dict[int, tuple[plan.Node, bool]] = {}
 
     def rows(self, node: plan.Node, bound: Bound) -> Bag | None:
-        if isinstance(node, plan.Table) and node in self._more:
+        if isinstance(node, plan.Table) and node in self._extra_rows:
             there = super().rows(node, bound)
-            more = {row: n for row, n in self._more[node].items() if matches(row, bound)}
+            more = {row: n for row, n in self._extra_rows[node].items() if matches(row, bound)}
             return None if there is None else added([there, more])
         return None if self._depends(node) else super().rows(node, bound)
 
     def block(self, node: plan.Node, bound: Bound) -> Block | None:
-        if self._depends(node) and not (isinstance(node, plan.Table) and node in self._more):
+        if self._depends(node) and not (isinstance(node, plan.Table) and node in self._extra_rows):
             return None
         found = super().block(node, bound)
-        here = self._more.get(node, {}) if isinstance(node, plan.Table) else {}
+        here = self._extra_rows.get(node, {}) if isinstance(node, plan.Table) else {}
         more = {row: 1 for row in here if matches(row, bound)}
         if found is None or not more:
             return found
@@ -189,7 +189,7 @@ class Supposed(Access):
 
     def _depends(self, node: plan.Node) -> bool:
         if id(node) not in self._touched:
-            touched = any(isinstance(n, plan.Table) and n in self._more for n in node.walk())
+            touched = any(isinstance(n, plan.Table) and n in self._extra_rows for n in node.walk())
             self._touched[id(node)] = (node, touched)
         return self._touched[id(node)][1]
 

@@ -198,7 +198,7 @@ class Story:
         self._db.advance(world.start)
         self._program: Program = install(self._db)
         alone = min(most, len(world.archive) // 3)
-        known, self._alone = world.archive[:-alone], deque(world.archive[-alone:])
+        known, self._single_payments = world.archive[:-alone], deque(world.archive[-alone:])
         self._books = Books(world, known)
         with self._db.transaction():
             self._program.table("account").insert(list(world.accounts.items()))
@@ -207,22 +207,22 @@ class Story:
 
     def _one_by_one(self) -> None:
         """Take payments alone, as long as Spark is on its way."""
-        least = min(self._plan.singles[0], len(self._alone))
+        least = min(self._plan.singles[0], len(self._single_payments))
         shown = 0.0
         self.singles.check = checked(self._program, self._books)
         with self._screens(self.console, self._world, "one by one", passing=True) as screen:
-            while self._alone and (len(self.singles.seconds) < least or self._spark_is_on_its_way()):
-                payment = self._alone.popleft()
+            while self._single_payments and (len(self.singles.seconds) < least or self._spark_is_on_its_way()):
+                payment = self._single_payments.popleft()
                 began = time.perf_counter()
                 self._program.transfer.insert([payment])
                 self.singles.add(payment, time.perf_counter() - began)
                 self._books.payments[payment.id] = payment
                 if time.perf_counter() - shown > 0.1:
-                    screen.single(self.singles, len(self._alone))
+                    screen.single(self.singles, len(self._single_payments))
                     time.sleep(0.05 * (len(self.singles.seconds) > least))  # Spark wants the processor, too
                     shown = time.perf_counter()
-        self._books.payments |= {payment.id: payment for payment in self._alone}
-        self._program.transfer.insert(stream.to_arrow(self._alone))
+        self._books.payments |= {payment.id: payment for payment in self._single_payments}
+        self._program.transfer.insert(stream.to_arrow(self._single_payments))
         self.singles.check = self._equal(checked(self._program, self._books))
         self.screen.say(self.singles.in_words())
 

@@ -44,7 +44,7 @@ def without_joins_of_itself(node: plan.Node, arranged: Container[plan.Node] = ()
 class _Side:
     """A side of a join as columns of rows below it, and conditions on them."""
 
-    below: plan.Node
+    source: plan.Node
     columns: tuple[Expr, ...]
     tested: tuple[Expr, ...] = ()
 
@@ -52,15 +52,15 @@ class _Side:
 def _side(node: plan.Node, arranged: Container[plan.Node]) -> _Side:
     side = _Side(node, tuple(ColumnRef(t, c) for c, t in enumerate(node.types)))
     for _ in range(MOST_LEVELS):
-        below = side.below
-        if below in arranged:
+        source = side.source
+        if source in arranged:
             break
-        if isinstance(below, plan.Filter) and never_fails(below.predicate):
-            side = _Side(below.child, side.columns, (*side.tested, below.predicate))
-        elif isinstance(below, plan.Project) and all(never_fails(e) for e in below.exprs):
-            mapping = dict(enumerate(below.exprs))
+        if isinstance(source, plan.Filter) and never_fails(source.predicate):
+            side = _Side(source.child, side.columns, (*side.tested, source.predicate))
+        elif isinstance(source, plan.Project) and all(never_fails(e) for e in source.exprs):
+            mapping = dict(enumerate(source.exprs))
             columns, tested = (tuple(e.remap(mapping) for e in part) for part in (side.columns, side.tested))
-            side = _Side(below.child, columns, tested)
+            side = _Side(source.child, columns, tested)
         else:
             break
     return side
@@ -68,7 +68,7 @@ def _side(node: plan.Node, arranged: Container[plan.Node]) -> _Side:
 
 def _changed(join: plan.Join, arranged: Container[plan.Node]) -> plan.Node:
     left, right = _side(join.left, arranged), _side(join.right, arranged)
-    if left.below != right.below:
+    if left.source != right.source:
         return join
     same: set[int] = set()
     tested = dict.fromkeys((*left.tested, *right.tested))
@@ -78,15 +78,15 @@ def _changed(join: plan.Join, arranged: Container[plan.Node]) -> plan.Node:
             return join
         if mine.index == other.index:
             same.add(mine.index)
-            if left.below.types[mine.index].nullable:
-                tested[call("is_not_null", ColumnRef(left.below.types[mine.index], mine.index))] = None
+            if left.source.types[mine.index].nullable:
+                tested[call("is_not_null", ColumnRef(left.source.types[mine.index], mine.index))] = None
         elif mine.type.kind != other.type.kind or mine.type.kind == "float":
             return join  # a condition compares differently from a join
         else:
-            tested[call("eq", *(ColumnRef(left.below.types[c.index], c.index) for c in (mine, other)))] = None
-    if not any(key <= same for key in unique_columns(left.below)):
+            tested[call("eq", *(ColumnRef(left.source.types[c.index], c.index) for c in (mine, other)))] = None
+    if not any(key <= same for key in unique_columns(left.source)):
         return join
-    rows = plan.Filter(left.below, conjunction(list(tested))) if tested else left.below
+    rows = plan.Filter(left.source, conjunction(list(tested))) if tested else left.source
     outputs = (*left.columns, *right.columns)
     if any(e.type != t for e, t in zip(outputs, join.types, strict=True)):
         return join

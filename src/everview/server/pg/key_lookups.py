@@ -104,7 +104,9 @@ class Quick:
             return False
         if isinstance(self.of, View) and relation_of(self.of).fallible:
             return False
-        return relation.arrangement is self.arrangement or any(i.arrangement is self.arrangement for i in relation.more)
+        return relation.arrangement is self.arrangement or any(
+            i.arrangement is self.arrangement for i in relation.extra_indexes
+        )
 
     def _read(self, values: Sequence[Any]) -> np.ndarray:
         start = self._start(values)

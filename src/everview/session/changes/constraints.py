@@ -119,7 +119,7 @@ class Constraints:
 
     def index(self, table: Table, columns: Sequence[int]) -> Arrangement | None:
         """Find an index of a table that begins with these columns, in this order."""
-        for found in (relation_of(table).arrangement, *(i.arrangement for i in relation_of(table).more)):
+        for found in relation_of(table).arrangements:
             if found.order[: len(columns)] == tuple(columns):
                 return found
         return None

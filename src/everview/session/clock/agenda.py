@@ -112,21 +112,21 @@ class Turns:
     def __init__(self, ranked: dict[Rank, Follower], of: dict[Table, dict[Rank, Follower]], due: set[Rank]) -> None:
         self._ranked = ranked
         self._of = of
-        self._there = due
+        self._queued = due
         self._todo = sorted(due)  # a heap
-        self._at: Rank = (False, 0)
+        self._rank: Rank = (False, 0)
 
     def touch(self, table: Table) -> None:
         """Record that this table is changed."""
         for rank in self._of.get(table, ()):
-            if rank > self._at and rank not in self._there:
-                self._there.add(rank)
+            if rank > self._rank and rank not in self._queued:
+                self._queued.add(rank)
                 heapq.heappush(self._todo, rank)
 
     def __iter__(self) -> Iterator[Follower]:
         while self._todo:
-            self._at = heapq.heappop(self._todo)
-            yield self._ranked[self._at]
+            self._rank = heapq.heappop(self._todo)
+            yield self._ranked[self._rank]
 
 
 class Moments:
@@ -143,7 +143,7 @@ class Moments:
 
     def __init__(self) -> None:
         self._heap: list[int] = []
-        self._there: set[int] = set()
+        self._queued: set[int] = set()
         self._runs: list[Words] = []  # each sorted
         self._told: Callable[[int], None] = _nobody
 
@@ -173,13 +173,13 @@ class Moments:
 
     def become(self, other: Moments) -> None:
         """Take over the contents of another queue."""
-        self._heap, self._there, self._runs = list(other._heap), set(other._there), list(other._runs)
+        self._heap, self._queued, self._runs = list(other._heap), set(other._queued), list(other._runs)
         if self.first is not None:
             self._told(self.first)
 
     def clear(self) -> None:
         """Remove everything."""
-        self._heap, self._there, self._runs = [], set(), []
+        self._heap, self._queued, self._runs = [], set(), []
 
     def add(self, moments: Sequence[int] | Words) -> None:
         """Add due times."""
@@ -196,8 +196,8 @@ class Moments:
                 self._runs.append(np.unique(np.concatenate([self._runs.pop(), self._runs.pop()])))
             return
         for moment in map(int, moments):
-            if moment not in self._there:
-                self._there.add(moment)
+            if moment not in self._queued:
+                self._queued.add(moment)
                 heapq.heappush(self._heap, moment)
 
     def due(self, now: int) -> bool:
@@ -209,7 +209,7 @@ class Moments:
         taken = []
         while self._heap and self._heap[0] <= now:
             taken.append(heapq.heappop(self._heap))
-        self._there.difference_update(taken)
+        self._queued.difference_update(taken)
         if any(run[0] <= now for run in self._runs):
             cuts = [int(np.searchsorted(run, now, "right")) for run in self._runs]
             ripe = [run[:cut] for run, cut in zip(self._runs, cuts, strict=True)]

@@ -331,7 +331,7 @@ class Altering:
         present = [tuple(row) for row in rows.T.tolist()]
         made = runtime.add_table(node, order, entry.label, core.history, present)
         plans, moved = standing_for(entry), places(entry)
-        kept = [i for i in relation.more if all(k in moved for k in i.keys)]
+        kept = [i for i in relation.extra_indexes if all(k in moved for k in i.keys)]
         more = [self._index(node, Index(tuple(moved[k] for k in i.keys), i.arrangement, i.name)) for i in kept]
         staying = [v for n, v in catalog.views.items() if n in relation.views and n not in entry.gone]
         views = [self._view(v, substituted(relation_of(v).node, plans)) for v in staying]
@@ -347,7 +347,7 @@ class Altering:
             relation.node, relation.id, relation.key = node, entry.id, entry.key
             relation.columns = tuple(_own(table, seen(c), i) for i, c in enumerate(columns))
             relation.codec = Codec(tuple(c.type for c in columns), tuple(c.name for c in columns), core.interner)
-            relation.stored_as, relation.more = entry.label, more
+            relation.stored_as, relation.extra_indexes = entry.label, more
             relation.installed_at = core.time
             self._point(table, made)
             catalog.redeclarable.discard(relation.label)
@@ -367,14 +367,15 @@ class Altering:
         history = core.history if asked is None else asked
         arrangement = core.definitions.install(node, relation.index, history, relation.plan)
         more = [
-            Index(i.keys, core.definitions.install(node, i.keys, choice=relation.plan), i.name) for i in relation.more
+            Index(i.keys, core.definitions.install(node, i.keys, choice=relation.plan), i.name)
+            for i in relation.extra_indexes
         ]
         source = core.definitions.collection_of(node, [c.name for c in relation.columns])
         relation_of(source).take_after(relation_of(relation.source))
 
         def again() -> None:
             keep_snapshots(relation.arrangement.trace)
-            relation.node, relation.source, relation.more = node, source, more
+            relation.node, relation.source, relation.extra_indexes = node, source, more
             relation.fallible = error_operators(core.runtime.dataflow, arrangement.operator)
             relation.installed_at = core.time
             self._point(view, arrangement)

@@ -141,7 +141,7 @@ class Catalog:
     def indexes(self) -> dict[str, tuple[Table | View, Index]]:
         """The named indexes, and the tables and views they belong to."""
         every: list[Table | View] = [*self.tables.values(), *self.views.values()]
-        return {index.name: (one, index) for one in every for index in relation_of(one).more if index.name}
+        return {index.name: (one, index) for one in every for index in relation_of(one).extra_indexes if index.name}
 
     def table_of(self, node: plan.Table) -> Table:
         """The table that a plan node reads."""

@@ -130,14 +130,9 @@ class Definitions:
 
     def roots(self) -> list[Operator]:
         """The operators that tables and views are read from."""
-        clock = self._core.clock
-        roots: list[Operator] = [relation_of(t).arrangement.operator for t in self._catalog.tables.values()]
-        roots.extend(i.arrangement.operator for t in self._catalog.tables.values() for i in relation_of(t).more)
-        for view in self._catalog.views.values():
-            roots.append(relation_of(view).arrangement.operator)
-            roots.extend(index.arrangement.operator for index in relation_of(view).more)
-        roots.extend(a.operator for a in clock.indexes())
-        return roots
+        every = (*self._catalog.tables.values(), *self._catalog.views.values())
+        found = [arrangement for one in every for arrangement in relation_of(one).arrangements]
+        return [arrangement.operator for arrangement in (*found, *self._core.clock.indexes())]
 
     def settle(self) -> None:
         """After an interrupted turn: free whatever is not reachable by name. What was not noted was not created, and

@@ -43,7 +43,7 @@ class Indexes:
                 self._catalog.note(entry)
             except BaseException:
                 if not self._catalog.has_noted(entry):
-                    relation_of(of).more.remove(index)
+                    relation_of(of).extra_indexes.remove(index)
                     self._definitions.collect()
                 raise
         return index.arrangement
@@ -51,7 +51,7 @@ class Indexes:
     def build(self, of: Table | View, keys: tuple[int, ...], name: str = "") -> Index:
         choice = relation_of(of).plan if isinstance(of, View) else None
         index = Index(keys, self._definitions.install(relation_of(of).node, keys, choice=choice), name)
-        relation_of(of).more.append(index)
+        relation_of(of).extra_indexes.append(index)
         return index
 
     @reads
@@ -70,4 +70,4 @@ class Indexes:
     @staticmethod
     def remove(of: Table | View, index: Index) -> None:
         keep_snapshots(index.arrangement.trace)
-        relation_of(of).more.remove(index)
+        relation_of(of).extra_indexes.remove(index)

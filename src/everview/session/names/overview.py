@@ -123,6 +123,5 @@ class Overview:
         """The operators that a query may refer to."""
         found = {operator for operators in self.fallible.values() for operator in operators}
         for one in self.named.values():
-            found.add(relation_of(one).arrangement.operator)
-            found.update(index.arrangement.operator for index in relation_of(one).more)
+            found.update(arrangement.operator for arrangement in relation_of(one).arrangements)
         return found

@@ -225,7 +225,7 @@ class Tables:
         tables = self._catalog.tables
         for name in sorted(relation.views):
             self._definitions.views.remove(self._catalog.views[name])
-        for arrangement in (relation.arrangement, *(index.arrangement for index in relation.more)):
+        for arrangement in relation.arrangements:
             keep_snapshots(arrangement.trace)
         relation.dropped = True
         self._definitions.remarks.forget(relation.label)

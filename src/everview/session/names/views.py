@@ -196,7 +196,7 @@ class Views:
     def remove(self, view: View) -> None:
         """Remove a view; `free_unused` frees what only it needed."""
         relation = relation_of(view)
-        for arrangement in (relation.arrangement, *(index.arrangement for index in relation.more)):
+        for arrangement in relation.arrangements:
             keep_snapshots(arrangement.trace)
         self._definitions.remarks.forget(relation.label)
         self._core.access.forget("relation", relation.label)

@@ -121,7 +121,7 @@ def _decoder(codec: Codec, column: int) -> Callable[[int], Any]:
 
 def arrangement_by(relation: KeptRelation, columns: Collection[int]) -> Arrangement | None:
     """The index of a table or view that begins with these columns, in any order; None if there is none."""
-    for arrangement in (relation.arrangement, *(i.arrangement for i in relation.more)):
+    for arrangement in relation.arrangements:
         if set(arrangement.order[: len(columns)]) == set(columns):
             return arrangement
     return None

@@ -494,10 +494,7 @@ class Access:
         for name in self.owned(role):
             one: Any = catalog.tables.get(name) or catalog.views.get(name)
             if one is not None:
-                size += sum(
-                    measure(a.operator)[2]
-                    for a in (relation_of(one).arrangement, *(i.arrangement for i in relation_of(one).more))
-                )
+                size += sum(measure(a.operator)[2] for a in relation_of(one).arrangements)
         return size
 
     def check_rows(self, count: int) -> None:

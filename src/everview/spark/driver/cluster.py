@@ -77,7 +77,7 @@ COLLECT_GRACE = 60.0
 class SparkCluster:
     """Shards whose state is in a store and whose steps are Spark jobs."""
 
-    here = False
+    in_process = False
 
     def __init__(
         self, spark: SparkSession, store: Store, interner: Interner, driver_replica: Replica, functions: Functions

@@ -43,7 +43,7 @@ class Placing:
     def __init__(self, context: Any, shards: int) -> None:
         self.alone_rows = ALONE_ROWS
         self.alone_bytes = ALONE_BYTES
-        self.apart = False
+        self.must_spread = False
         """whether no task may run all shards"""
         self.placed = 0
         """how many tasks ran the last step, or were to"""
@@ -65,7 +65,7 @@ class Placing:
         self._small = 0 if large else self._small + 1
         if large:
             reason = "steps are large" if self.alone_rows else "all steps are to be spread (alone_rows=0)"
-        elif self.apart:
+        elif self.must_spread:
             reason = "one worker may not map all shards"
         elif self._spread:
             reason = f"the state has {state >> 20:,} MB"

@@ -108,7 +108,7 @@ class Submitter:
                 raise
             told = f"{error.message}; steps are run by {most} tasks from now on, which takes longer ({error.hint})"
             warnings.warn(told, stacklevel=2)
-            self.placing.apart = True
+            self.placing.must_spread = True
             return self._answers(job, most)
 
     def _answers(self, job: Job, tasks: int) -> tuple[Job, list[Answer]]:

@@ -98,7 +98,7 @@ class Coordinator:
         self._members: list[int] = []  # the eldest first
         self._roster: list[int] = []  # by rank
         self._owners: tuple[int, ...] = ()
-        self._here: dict[int, Here] = {}
+        self._arrived: dict[int, Here] = {}
         self._awaited: set[int] = set()  # whose word is missing in this phase
         self._reports: dict[int, tuple[Report, Buffer]] = {}
         self._spoiled = False  # whether the generation ends with this phase
@@ -106,7 +106,7 @@ class Coordinator:
         self._attempt = -1  # of the step that was begun; -1: none
         self._usable: Usable = lambda version, attempt: True
         self._hurried = False  # whether missing members are not waited for
-        self._out: list[tuple[int, ToMember]] = []
+        self._outbox: list[tuple[int, ToMember]] = []
 
     # what the caller asks
 
@@ -127,7 +127,7 @@ class Coordinator:
 
     def take(self) -> list[tuple[int, ToMember]]:
         """The messages to send now."""
-        out, self._out = self._out, []
+        out, self._outbox = self._outbox, []
         return out
 
     # what happens
@@ -156,7 +156,7 @@ class Coordinator:
             self._spoil()
             self._awaited.discard(member)
             self._decide_if_complete()
-        elif member in self._roster or member in self._here or member in self._awaited:
+        elif member in self._roster or member in self._arrived or member in self._awaited:
             self._gather()
 
     def waited(self) -> None:
@@ -170,7 +170,7 @@ class Coordinator:
         if member not in self._awaited:
             return
         if isinstance(message, Here) and self.phase == Phase.MEETING and message.generation == self.generations:
-            self._here[member] = message
+            self._arrived[member] = message
             self._awaited.discard(member)
             if not self._awaited:
                 self._introduce()
@@ -199,40 +199,40 @@ class Coordinator:
             self.phase = Phase.MEETING
             self.generations += 1
             self._spoiled = False
-            self._here = {}
+            self._arrived = {}
             self._roster = self._members[: self._shards]
             self._awaited = set(self._roster)
-            self._out += [(member, Meet(self.generations)) for member in self._roster]
+            self._outbox += [(member, Meet(self.generations)) for member in self._roster]
 
     def _gather(self) -> None:
         """End the generation."""
         self.phase = Phase.GATHERING
-        self._roster, self._owners, self._here, self._awaited, self._spoiled = [], (), {}, set(), False
+        self._roster, self._owners, self._arrived, self._awaited, self._spoiled = [], (), {}, set(), False
         self._go_on()
 
     def _introduce(self) -> None:
         """All members are here: send each the addresses of the others."""
         held = [
-            {shard: version for shard, version, attempt in self._here[m].held if self._usable(version, attempt)}
+            {shard: version for shard, version, attempt in self._arrived[m].held if self._usable(version, attempt)}
             for m in self._roster
         ]
         self._owners = tuple(assign(self._shards, held))
-        at = tuple(self._here[m].at for m in self._roster)
+        at = tuple(self._arrived[m].at for m in self._roster)
         self.phase = Phase.CALLING
         self._awaited = set(self._roster)
-        self._out += [(m, Roster(self.generations, r, at, self._owners)) for r, m in enumerate(self._roster)]
+        self._outbox += [(m, Roster(self.generations, r, at, self._owners)) for r, m in enumerate(self._roster)]
 
     def _give_orders(self) -> None:
         self.phase = Phase.RUNNING
         self._step += 1
         self._reports = {}
         self._awaited = set(self._roster)
-        self._out += [(m, Order(self._step, self.generations, self._attempt)) for m in self._roster]
+        self._outbox += [(m, Order(self._step, self.generations, self._attempt)) for m in self._roster]
 
     def _spoil(self) -> None:
         """The step cannot succeed any more: tell members that are still running it to stop."""
         self._spoiled = True
-        self._out += [(member, GiveUp(self._step)) for member in sorted(self._awaited & set(self._members))]
+        self._outbox += [(member, GiveUp(self._step)) for member in sorted(self._awaited & set(self._members))]
 
     def _decide_if_complete(self) -> None:
         if self._awaited:

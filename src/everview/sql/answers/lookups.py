@@ -55,7 +55,11 @@ class LookUp:
     def __str__(self) -> str:
         names = ", ".join(relation_of(self.of).columns[c].name for c in self.arrangement.order[: len(self.start)])
         by = next(
-            (f"the index {i.name}" for i in relation_of(self.of).more if i.arrangement is self.arrangement and i.name),
+            (
+                f"the index {i.name}"
+                for i in relation_of(self.of).extra_indexes
+                if i.arrangement is self.arrangement and i.name
+            ),
             "",
         )
         return f"look-up: {relation_of(self.of).label} by {names}, in {by or 'an index that is kept'}"
@@ -116,7 +120,7 @@ def _found(core: Core, of: Subscribable, given: dict[int, int]) -> LookUp | None
         return None
     kept = core.runtime.builder.arrangements.get((relation_of(of).node, ()), [])
     best: LookUp | None = None
-    for arrangement in [relation_of(of).arrangement, *(i.arrangement for i in relation_of(of).more), *kept]:
+    for arrangement in [*relation_of(of).arrangements, *kept]:
         start: list[int] = []
         for column in arrangement.order:
             if column not in given:
