@@ -22,7 +22,19 @@ from everview.kernels.sums import all_small, checked_product, size
 from everview.kernels.threads.private_copy import close_stream, private_stream
 from everview.kernels.threads.thread_pool import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
 from everview.kernels.times import lub
-from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
+from everview.kernels.trace.batch import (
+    BATCH_CAP,
+    BATCH_COLS,
+    BATCH_DATA,
+    BATCH_DIFF_AT,
+    BATCH_DIFF_MASK,
+    BATCH_ROWS,
+    BATCH_TIME_AT,
+    BATCH_TIME_MASK,
+    compare_rows,
+    diff_at,
+    time_at,
+)
 from everview.kernels.trace.buckets import bucket
 from everview.kernels.trace.search import find_next, gallop, key_end
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_STAMP, TRACE_TABLE, trace_rows
@@ -74,10 +86,15 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
     regs = ld(stream, STREAM_REGS)
     tail = ld(stream, STREAM_TAIL)
     n = ld(stream, STREAM_N)
+    o_times = ld(o, BATCH_TIME_AT)  # by hand: to the compiler, each row that is stored might change them
+    o_time_mask = ld(o, BATCH_TIME_MASK)
+    o_diffs = ld(o, BATCH_DIFF_AT)
+    o_diff_mask = ld(o, BATCH_DIFF_MASK)
+    sizes = 0
     for x in range(i, i_end):
         t = max(time_at(d, d_data, x) - d_sub, at_least) + d_add
         w = diff_at(d, d_data, x, 0)
-        sizes = size(w)
+        sizes |= size(w)
         for y in range(p, p_end):
             n = flush_full(stream, n)
             a = x if left_is_delta else y
@@ -86,14 +103,16 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
                 st(regs, c * VM_ROWS + n, ld(l_data, c * l_cap + a))
             for c in range(keys, r_cols):
                 st(regs, (l_cols + c - keys) * VM_ROWS + n, ld(r_data, c * r_cap + b))
-            st(tail, n, lub(t, max(time_at(o, o_data, y) - o_sub, 0) + o_add, fields, nfields))
-            v = diff_at(o, o_data, y, 0)
+            o_time = ld(o_data, o_times + (y & o_time_mask)) - o_sub
+            st(tail, n, lub(t, max(o_time, 0) + o_add, fields, nfields))
+            v = ld(o_data, o_diffs + (y & o_diff_mask))
             sizes |= size(v)
             st(tail, VM_ROWS + n, w * v)
             n += 1
-        if not all_small(sizes):  # seldom: now look at each product, and leave if one of them was wrong
+    if not all_small(sizes):  # seldom: now look at each product, and leave if one of them was wrong
+        for x in range(i, i_end):
             for y in range(p, p_end):
-                checked_product(w, diff_at(o, o_data, y, 0))
+                checked_product(diff_at(d, d_data, x, 0), diff_at(o, o_data, y, 0))
     st(stream, STREAM_N, n)
 
 
