@@ -123,6 +123,11 @@ class Access:
         who = WHO.get()
         return None if who is None or self.is_free(who) else who
 
+    def author(self) -> str:
+        """The role to which belongs what is made now; empty: the program, or whoever has the server's own token."""
+        who = WHO.get()
+        return "" if who is None or (who.free and not who.acts_as) else who.name
+
     def all_roles(self, name: str) -> frozenset[str]:
         """A role, the roles whose privileges it has by itself (INHERIT), and PUBLIC."""
         return self._above(name, lambda role: role.inherit) | {PUBLIC}
@@ -236,7 +241,9 @@ class Access:
     def sight(self, name: str, who: Principal) -> str:
         """A text that changes with what somebody may see of a table or view: whether, which columns, which rows."""
         columns, policies = self.columns("SELECT", name, who), self._policies(name, "SELECT", who)
-        rows = None if policies is None else [(p.using, p.restrictive) for p in policies]
+        rows = None
+        if policies is not None:
+            rows = [(p.using if self.is_founded(p) else "", p.restrictive) for p in policies]
         return repr((None if columns is None else sorted(columns), rows))
 
     def sights(self, names: Iterable[str]) -> dict[str, str]:
@@ -528,11 +535,11 @@ class Access:
         """Record a new object as owned by the current role; a view also with its creator's attributes in it, and what
         it reads.
         """
-        who = WHO.get()
-        if who is None or (who.free and not who.acts_as) or name.startswith(RESERVED_PREFIX):
+        who, author = WHO.get(), self.author()
+        if who is None or not author or name.startswith(RESERVED_PREFIX):
             return
         maker = "" if who.free else who.role
-        rights = Rights(who.name, bound=dict(bound or {}), sights=self.sights(reads), maker=maker)
+        rights = Rights(author, bound=dict(bound or {}), sights=self.sights(reads), maker=maker)
         self.set_rights(kind, name, rights)
 
     # row-level security
@@ -551,6 +558,23 @@ class Access:
         if any(self.roles[r].bypass for r in roles if r in self.roles and r == who.name):
             return None
         return tuple(p for p in rights.policies if p.counts_for(command) and roles.intersection(p.roles))
+
+    def is_founded(self, policy: Policy) -> bool:
+        """Whether the author of a policy sees all of what its conditions read. They are bound for the system itself,
+        so whoever writes one about a table of others would be told of each row that they guess.
+        """
+        author = Principal(policy.author)
+        return not policy.author or self.is_free(author) or all(self.sees_all(n, author) for n in policy.reads or ())
+
+    def sees_all(self, name: str, who: Principal) -> bool:
+        """Whether somebody may read all rows and columns of a table or view, whatever their attributes are; or call a
+        function (`f()`).
+        """
+        if name.endswith("()"):
+            return self.has("EXECUTE", "function", name.removesuffix("()"), who)
+        if self.is_bound(name) or not self.has("SELECT", "relation", name, who):
+            return False
+        return self.owns("relation", name, who) or self._policies(name, "SELECT", who) is None
 
 
 def exceeded(role: str, kind: str, most: float) -> InputError:

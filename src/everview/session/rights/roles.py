@@ -81,6 +81,8 @@ class Policy:
     restrictive: bool = False
     reads: tuple[str, ...] | None = None
     """the tables and views that the conditions read, and functions, as `f()`; None: written before it was kept"""
+    author: str = ""
+    """the role that wrote the conditions, which must see all of that; empty: the program, which may do everything"""
 
     def mentions(self, name: str) -> bool:
         """Whether the conditions read a table or view, or call a function (`f()`).

@@ -33,6 +33,7 @@ from everview.plan.nodes import Project
 from everview.session.names.entries import FunctionMade
 from everview.session.rights.principal import Anybody
 from everview.sql.ddl import function_arguments
+from everview.sql.rights import policies
 from everview.sql.scalar import casts, names
 from everview.sql.select import row_functions
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope
@@ -110,6 +111,8 @@ def create(sql: Statements, statement: statement_reader.Statement) -> None:
     _check_name(sql, made.name, name, replaced, reader.source)
     _check(sql, made, reader, body_at)
     sql.core.definitions.functions.add(made)
+    if replaced:
+        policies.read_again(sql, made.name)
 
 
 def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:

@@ -14,7 +14,8 @@ its own before one that the condition reads (`path_of_policies`).
 
 A table is replaced by `(SELECT * FROM t WHERE condition)` where its name is bound (`visible`): in every statement, and
 below all its expressions, so that no error can reveal hidden rows. The condition itself is bound with its author's
-rights: the tables that it reads need not be granted to anybody.
+rights: the tables that it reads need not be granted to its readers, but its author must see all of them, when it is
+written and whenever it is used (`Access.is_founded`).
 
 Rights are those of now, also to what was there before: AS OF, a table has the rows of that time, and the tables that
 its policies read have those of today. Whoever has lost a membership has lost the past with it.
@@ -34,14 +35,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.errors import PlanError, did_you_mean
+from everview.errors import EverviewError, PlanError, did_you_mean
 from everview.expr.nodes import ColumnRef
 from everview.language.relation import relation_of
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.clock.follower import RESERVED_PREFIX
 from everview.session.rights.access import NO_RIGHTS, Access, forbidden
-from everview.session.rights.principal import Anybody, Principal, acting, as_text
+from everview.session.rights.principal import Anybody, Author, Principal, acting, as_text
 from everview.session.rights.roles import PUBLIC, Policy
 from everview.session.sql_settings import CURRENT, SqlSettings, settings_of_call
 from everview.sql.ddl import schemas
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 COMMANDS = ("ALL", "SELECT", "INSERT", "UPDATE", "DELETE")
+
+UNKNOWN = "(unknown)"
+"""What a policy reads that calls a function whose body cannot be bound: nobody's table."""
 
 
 # statements
@@ -156,7 +160,8 @@ def _policy(words: Words, policies: Iterable[Policy], name: str, table: str) -> 
     raise words.error(f"{table} has no policy {name}", did_you_mean(name, [p.name for p in policies]), "E_NAME")
 
 
-def _clauses(sql: Statements, words: Words, table: str, policy: Policy) -> Policy:
+def _clauses(sql: Statements, words: Words, table: str, old: Policy) -> Policy:
+    policy = old
     if words.next_is("TO"):
         takers = [roles.role_name(sql, words, public=True)]
         while words.next_is(","):
@@ -175,7 +180,39 @@ def _clauses(sql: Statements, words: Words, table: str, policy: Policy) -> Polic
     words.end()
     if not policy.using and not policy.check:
         raise words.error("a policy has a condition", "USING (tenant = current_setting('tenant'))")
-    return replace(policy, reads=_reads(sql, table, [policy.using, policy.check]))
+    same = (policy.using, policy.check) == (old.using, old.check)
+    return policy if same else _by_author(sql, table, policy)
+
+
+def _by_author(sql: Statements, table: str, policy: Policy) -> Policy:
+    """A policy with what it reads, and who wrote its conditions: somebody who sees all of that."""
+    access = sql.core.access
+    policy = replace(policy, reads=_reads(sql, table, [policy.using, policy.check]), author=access.author())
+    who = access.acting()
+    hidden = [] if who is None else [n for n in policy.reads or () if not access.sees_all(n, who)]
+    if who is not None and hidden:
+        what = f"{who.name} does not see all of {hidden[0]}, and a policy of theirs would tell of it"
+        raise forbidden(what, "its owner or a superuser can write such a policy")
+    return policy
+
+
+def read_again(sql: Statements, function: str) -> None:
+    """Note anew what those policies read that call a function, which was replaced."""
+    access = sql.core.access
+    for (kind, name), rights in list(access.rights.items()):
+        policies = tuple(_read_again(sql, name, p, f"{function}()") for p in rights.policies)
+        if policies != rights.policies:
+            access.set_rights(kind, name, replace(rights, policies=policies))
+
+
+def _read_again(sql: Statements, table: str, policy: Policy, function: str) -> Policy:
+    if policy.reads is None or function not in policy.reads:
+        return policy
+    try:
+        with acting(None):
+            return replace(policy, reads=_reads(sql, table, [policy.using, policy.check]))
+    except EverviewError:  # its body does not fit any more: until it does, only superusers can say what it reads
+        return replace(policy, reads=(*policy.reads, UNKNOWN))
 
 
 def _condition(sql: Statements, words: Words, table: str) -> str:
@@ -194,15 +231,19 @@ def _condition(sql: Statements, words: Words, table: str) -> str:
 
 
 def _bound(sql: Statements, table: str, text: str) -> Compiler:
-    """Bind a condition for whoever will read; its compiler knows what its subqueries read, and what it calls."""
+    """Bind a condition for whoever will read; its compiler knows what its subqueries read, and what it calls.
+
+    An author who may not do everything binds it with their own rights, so that no error or hint names what is hidden.
+    """
     source = _source(f"SELECT * FROM {_from(table)} WHERE {text}")
     tree = statement_reader.parsed(source)
     _check_path(sql, tree, source)
-    compiler = _inner(sql.compiler(source))
+    compiler, author = _inner(sql.compiler(source)), sql.core.access.acting()
+    compiler.trusted = author is None
     relation = relation_of(sql.session[table])
     own = Relation(relation.node, tuple(Field(c.name) for c in relation.columns))
     compiler.stand_in = tree.args["from_"].this, own
-    with acting(Anybody()), path_of_policies():
+    with acting(Anybody() if author is None else Author(author)), path_of_policies():
         consumed_parts.whole(tree, source, lambda: compiler.derived(tree, {}))
     return compiler
 
@@ -279,6 +320,9 @@ def condition(access: Access, name: str, *commands: str, check: bool = False) ->
         policies = access.policies(name, command)
         if policies is None:
             return None
+        if not all(map(access.is_founded, policies)):
+            hint = "its owner can DROP POLICY, or grant the author what it reads"
+            raise forbidden(f"a policy of {name} reads what its author does not see", hint)
         texts = [(p, (p.check or p.using) if check else p.using) for p in policies]
         some = " OR ".join(f"({t})" for p, t in texts if t and not p.restrictive) or "FALSE"
         every = [f"({t})" for p, t in texts if t and p.restrictive]
