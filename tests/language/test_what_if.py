@@ -16,6 +16,7 @@ import pytest
 
 import everview as ev
 from everview import col
+from everview.session.core import core_of
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 from tests.oracle.test_what_if import files, images
@@ -374,6 +375,48 @@ def test_another_thread_cannot_ask_inside(world: World) -> None:
         thread.start()
         thread.join(60)
     assert found == ["E_WHAT_IF"]
+
+
+DEFINITIONS = [
+    "GRANT SELECT ON t TO ann",
+    "REVOKE INSERT ON t FROM ann",
+    "CREATE ROLE bob",
+    "ALTER ROLE ann SUPERUSER",
+    "DROP ROLE ann",
+    "CREATE POLICY p ON t USING (true)",
+    "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+    "ALTER TABLE t OWNER TO ann",
+    "ALTER TABLE t ADD COLUMN b int",
+    "ALTER TABLE t RENAME TO u",
+    "ALTER TABLE t RENAME COLUMN a TO b",
+    "ALTER TABLE t ALTER COLUMN a SET DEFAULT 3",
+    "COMMENT ON TABLE t IS 'x'",
+    "CREATE INDEX j ON t (a)",
+    "DROP INDEX i",
+    "CREATE TYPE mood AS ENUM ('sad')",
+    "DROP TYPE size",
+    "CREATE SEQUENCE r",
+    "DROP SEQUENCE s",
+]
+
+
+def test_no_definition_is_changed_inside(connect: Connect) -> None:
+    """What is not a row would stay: rights that were granted inside were there afterwards."""
+    with connect() as db:
+        db.sql("CREATE TABLE t (a int); CREATE INDEX i ON t (a); CREATE ROLE ann; GRANT INSERT ON t TO ann")
+        db.sql("CREATE TYPE size AS ENUM ('s'); CREATE SEQUENCE s")
+
+        def defined() -> list[Any]:
+            access, shown = core_of(db).access, ("INDEXES", "TYPES", "TABLES")
+            return [access.roles, access.rights, db["t"].schema(), *(db.sql(f"SHOW {s}").rows() for s in shown)]
+
+        before = defined()
+        for text in DEFINITIONS:
+            with db.what_if():
+                with pytest.raises(ev.EverviewError) as error:
+                    db.sql(text)
+                assert error.value.code == "E_WHAT_IF", (text, error.value)
+        assert before == defined()
 
 
 def test_an_interrupt_in_a_function_of_the_step(connect: Connect) -> None:

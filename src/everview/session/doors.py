@@ -58,12 +58,14 @@ def why_not(view: View, row: Any, time: int | None) -> WhyNot:
 def trust(view: View, row: Any, without: Any) -> bool:
     from everview.why.worlds import trust
 
+    _all_shown(view)
     return trust(view, row, without)
 
 
 def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
     from everview.why.worlds import probability
 
+    _all_shown(view)
     return probability(view, row, chances, nodes)
 
 

@@ -109,6 +109,8 @@ def _by_table(core: Core, without: Any) -> dict[str, Any]:
 def _table(core: Core, call: str, name: Any) -> Table:
     """A user's table."""
     tables = {n: t for n, t in core.catalog.tables.items() if not n.startswith(RESERVED_PREFIX)}
+    if isinstance(name, str):
+        core.access.may_read(name)  # one that is hidden is told like one that is missing
     if not isinstance(name, str) or name not in tables:
         what = f"{name!r} is a view" if name in core.catalog.views else f"no table is called {name!r}"
         raise InputError("E_NAME", f"{call}: {what}", did_you_mean(name, tables))

@@ -432,3 +432,33 @@ def test_rows_that_are_pushed_are_counted(tenants: Tenants) -> None:
     assert error.value.code == "E_QUOTA"
     client["doc"].insert([(60, "a", ""), (61, "a", "")])
     client.close()
+
+
+def test_a_view_does_not_tell_from_which_tables_it_is(tenants: Tenants) -> None:
+    """Ann may read the view, and nothing below it: without one of its tables, or with a chance, its rows would tell."""
+    tenants.sql("CREATE VIEW sec AS SELECT x FROM secret; GRANT SELECT ON sec TO app; CREATE TABLE other (x int)")
+    client = tenants.client("ann")
+    try:
+        view = client["sec"]
+        said: dict[str, list[Any]] = {name: [] for name in ("secret", "secre", "other", "absent")}
+        for name, errors in said.items():
+            for ask in (
+                lambda name=name: view.trust((42,), without=name),
+                lambda name=name: view.probability((42,), {name: 0.5}),
+                lambda: view.provenance((42,)),
+            ):
+                with pytest.raises(EverviewError) as error:
+                    ask()
+                errors.append((error.value.code, str(error.value)))
+        assert len({tuple(errors) for errors in said.values()}) == 1
+        assert {code for code, _ in said["secret"]} == {"E_FORBIDDEN"}
+        tenants.sql("GRANT SELECT, DELETE ON secret TO app")
+        assert not view.trust((42,), without="secret") and view.probability((42,), {"secret": 0.5}).lower == 0.5
+        said = {}
+        for name in ("other", "absent"):
+            with pytest.raises(EverviewError) as error:
+                view.trust((42,), without=name)
+            said[str(error.value).replace(name, "it")] = [error.value.code]
+        assert list(said.values()) == [["E_FORBIDDEN"]]
+    finally:
+        client.close()

@@ -191,6 +191,7 @@ class Altering:
 
     def _begin(self, what: str) -> None:
         self._core.changing()
+        self._core.transactions.refuse_supposed("tables and views are not altered")
         self._core.runtime.backing.check_writable(what)
         self._core.transactions.catch_up()
 

@@ -34,6 +34,7 @@ class Indexes:
         if name:
             self._core.access.may_grow(relation_of(of).label)
             self._core.changing()
+            self._core.transactions.refuse_supposed("indexes cannot be made")
             self._core.runtime.backing.check_writable(f"index {name!r} cannot be made")
             self._core.transactions.catch_up()
         index = self.build(of, keys, name)
@@ -59,6 +60,7 @@ class Indexes:
         """Drop a named index."""
         self._core.access.may_own("relation", relation_of(self._catalog.indexes()[name][0]).label)
         self._core.changing()
+        self._core.transactions.refuse_supposed("indexes cannot be dropped")
         self._core.runtime.backing.check_writable(f"index {name!r} cannot be dropped")
         self._core.transactions.catch_up()
         self._catalog.note(IndexDropped(name), then=lambda: self.forget(name))

@@ -41,6 +41,7 @@ class Metadata:
         elif isinstance(entry, (TypeMade, TypeDropped, SequenceMade, SequenceDropped)):
             self._core.access.may_manage("make or drop types and sequences")
         self._core.changing()
+        self._core.transactions.refuse_supposed("roles, rights, types, comments and sequences are not changed")
         self._core.runtime.backing.check_writable("this cannot be said")
         if isinstance(entry, SequenceMade) and entry.name not in self._catalog.sequences:
             self._core.defaults.begin(entry.name)
