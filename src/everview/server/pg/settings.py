@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from everview.errors import did_you_mean
 from everview.server.pg.sqlstates import PgError
+from everview.session.rights.principal import Principal
 from everview.sql.text.dialects import POSTGRES
 
 REPORTED = (
@@ -228,6 +229,16 @@ class Settings:
         found = [(name, value) for name, value in found if self._told.get(name) != value]
         self._told.update(found)
         return found
+
+
+def shown_to(who: Principal, settings: Settings, name: str) -> str:
+    """What `current_setting` and SHOW tell somebody: an attribute, as policies read it, or a setting.
+
+    >>> shown_to(Principal("ann", {"tenant": "a"}), Settings(), "tenant")
+    'a'
+    """
+    own = who.attributes.get(name.lower().strip())
+    return settings.show(name) if own is None else str(own)
 
 
 def _key(name: str) -> str:

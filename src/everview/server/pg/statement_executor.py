@@ -21,6 +21,7 @@ from everview.server.pg.connection_work import REPEATED, Outcome
 from everview.server.pg.key_lookups import Quick
 from everview.server.pg.lexer import Piece, parameters, spaced, words
 from everview.server.pg.oids import named, oid_of, type_of
+from everview.server.pg.settings import shown_to
 from everview.server.pg.sqlstates import PgError
 from everview.server.sql_calls import READING
 from everview.sql.answers.parameter_values import Given
@@ -441,7 +442,7 @@ async def _show(client: Client, command: Command) -> Answer | None:
         return Answer.of_rows(columns, rows, "SHOW")
     name = _setting(command)
     isolated = name == "transaction_isolation" and client.inside
-    value = client.work.isolation if isolated else client.settings.show(name)
+    value = client.work.isolation if isolated else shown_to(client.who, client.settings, name)
     return Answer.of_rows(columns, [(value,)], "SHOW")
 
 

@@ -201,6 +201,8 @@ class Constraints:
         """Refuse to set NOT NULL columns to NULL."""
         for place, column in zip(places(child, rule.columns), rule.columns, strict=True):
             if not relation_of(child).columns[place].type.nullable:
+                if is_hidden(self._core, rule):
+                    raise unnamed(ConstraintError(CODES[rule.kind], "", ""))
                 what = f"table {relation_of(child).label!r}: {column} would be NULL, which it must not be"
                 raise InputError("E_NULL", f"{what} (constraint {rule.name})", "delete the rows that refer to it first")
 
@@ -250,15 +252,29 @@ def tell(core: Core, error: ConstraintError, rule: Rule, said: str) -> None:
     cannot see all rows are shown none of them, and users who cannot see the table do not learn its name. Keys are
     shown, because the user supplied them.
     """
-    if not core.access.acting() or core.access.sees("relation", rule.table):
-        if rule.kind == CHECK and core.access.policies(rule.table, "SELECT") is not None:
-            said = f"a row breaks {rule.declared()}"
-        error.message = f"table {rule.table!r}: {said} (constraint {rule.name})"
-    else:
-        error.table = error.constraint = ""
-        error.message = "rows that you may not see refer to these, or would break a constraint"
-    error.hint = "nothing was changed"
+    if is_hidden(core, rule):
+        unnamed(error)
+        return
+    if rule.kind == CHECK and core.access.policies(rule.table, "SELECT") is not None:
+        said = f"a row breaks {rule.declared()}"
+    _with_message(error, f"table {rule.table!r}: {said} (constraint {rule.name})")
+
+
+def is_hidden(core: Core, rule: Rule) -> bool:
+    """Whether the current principal does not see the table of a constraint."""
+    return core.access.acting() is not None and not core.access.sees("relation", rule.table)
+
+
+def unnamed(error: ConstraintError) -> ConstraintError:
+    """An error about a table that the current principal does not see."""
+    error.table = error.constraint = ""
+    return _with_message(error, "rows that you may not see refer to these, or would break a constraint")
+
+
+def _with_message(error: ConstraintError, message: str) -> ConstraintError:
+    error.message, error.hint = message, "nothing was changed"
     error.args = (error.code, error.message, error.hint)
+    return error
 
 
 def guard(rule: Rule, name: str, child: plan.Node) -> plan.Guard:

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from everview.errors import ConstraintError, EverviewError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import ColumnRef
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.runtime.base import Change, ChangeSet, RemoteRows, columns_of
-from everview.session.changes.constraints import places, violation
+from everview.session.changes.constraints import CODES, places, unnamed, violation
 from everview.session.changes.current_rows import records
 from everview.session.names.constraint_rules import CASCADE, CHECK, FOREIGN_KEY, NO_ACTION, UNIQUE, Rule
+from everview.session.rights.principal import acting
 from everview.types import NULL
 
 if TYPE_CHECKING:
@@ -190,4 +192,11 @@ def _move_along(sql: Statements, rule: Rule, before: np.ndarray, now: np.ndarray
     if rule.on_update != CASCADE:
         sql.core.constraints.refuse_nulls(rule, child)
     decode = relation_of(child).codec.decode_rows
-    replace_rows(sql, child, decode(np.ascontiguousarray(rows)), decode(np.ascontiguousarray(new)))
+    try:
+        with acting(None):  # as for deletions: what refers to a row follows it, whoever may see that
+            replace_rows(sql, child, decode(np.ascontiguousarray(rows)), decode(np.ascontiguousarray(new)))
+    except EverviewError:
+        who = sql.core.access.acting()
+        if who is None or sql.core.access.sees_all(rule.table, who):
+            raise
+        raise unnamed(ConstraintError(CODES[rule.kind], "", "")) from None  # it may tell a row

@@ -24,6 +24,7 @@ from everview.expr.nodes import Literal as Constant
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY_ALWAYS, Missing, heard
+from everview.session.rights.principal import Anybody, Author, Principal
 from everview.session.table import Table
 from everview.sql.answers.result import Row
 from everview.sql.dml import volatile_functions
@@ -85,13 +86,16 @@ def checked(sql: Statements, node: exp.Expr, target: DataType, source: Source) -
     if has_query(node):
         raise source.refuse(node, "a DEFAULT is an expression without a subquery", "give the values where you insert")
     text = node.copy().sql("postgres")
-    _bound(sql, volatile_functions.stood_in(sql, node), target, source)
+    who = sql.core.access.acting()
+    reader = Anybody() if who is None else Author(who)  # those who will insert have attributes
+    _bound(sql, volatile_functions.stood_in(sql, node), target, source, reader)
     return text
 
 
-def _bound(sql: Statements, node: exp.Expr, target: DataType, source: Source) -> Expr:
-    """An expression that reads no columns, as a column wants it."""
+def _bound(sql: Statements, node: exp.Expr, target: DataType, source: Source, reader: Principal | None = None) -> Expr:
+    """An expression that reads no columns, as a column wants it; `reader`: whose attributes it may ask for."""
     compiler = Compiler(sql.session, source)
+    compiler.reader = reader
     scope = Scope(Relation(plan.Table(-1, (INT,)), (HIDDEN_FIELD,)), source)
     return constants.folded(fitted(Scalars(compiler, scope, {}).bind(node), target, node, source), sql.core.interner)
 

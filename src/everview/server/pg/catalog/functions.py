@@ -23,7 +23,7 @@ from everview.server.pg.catalog.contents import Contents
 from everview.server.pg.catalog.names import quoted_name
 from everview.server.pg.catalog.privileges import has_privilege
 from everview.server.pg.oids import TYPES, named
-from everview.server.pg.settings import Settings
+from everview.server.pg.settings import Settings, shown_to
 from everview.server.pg.sqlstates import PgError
 from everview.session.rights.access import Access
 from everview.session.rights.principal import Principal
@@ -158,8 +158,9 @@ class Functions:
 
     def setting(self, name: str, missing_ok: Any = 0) -> str | None:
         """current_setting"""
+        assert self.asker is not None
         try:
-            return self._settings.show(name)
+            return shown_to(self.asker.who, self.asker.settings, name)
         except PgError:
             if missing_ok:
                 return None
