@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -160,6 +161,8 @@ CREATE TABLE some (id int, hcol int); GRANT SELECT (id) ON some TO app; CREATE I
         ("DESCRIBE {}", "secret"),
         ("COMMENT ON TABLE {} IS 'x'", "secret"),
         ("TRUNCATE {}", "secret"),
+        ("DROP FUNCTION {} (int, int)", "hfun"),
+        ("COMMENT ON COLUMN some.{} IS 'x'", "hcol"),
     ],
 )
 def test_a_hidden_name_and_a_missing_one_are_told_alike(db: Any, text: str, hidden: str) -> None:
@@ -172,6 +175,28 @@ def test_a_hidden_name_and_a_missing_one_are_told_alike(db: Any, text: str, hidd
         said.append((error.value.code, error.value.message.replace(name, "it"), error.value.hint.replace(name, "it")))
         assert hidden not in str(error.value).replace(text.format(name), "").replace(name, "it")
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["DROP TABLE IF EXISTS secret", "DROP FUNCTION IF EXISTS hfun", "DROP FUNCTION IF EXISTS hfun (int, int)",
+     "ALTER SEQUENCE IF EXISTS hseq RESTART", "DROP INDEX IF EXISTS hidx", "DROP SCHEMA IF EXISTS hid",
+     "DROP ROLE IF EXISTS hrole", "DROP POLICY IF EXISTS hpol ON secret"],
+)  # fmt: skip
+def test_what_is_hidden_is_passed_over_by_if_exists(db: Any, text: str) -> None:
+    """As what is missing is."""
+    db.sql(HIDDEN + "CREATE POLICY hpol ON secret USING (true)")
+    said = []
+    for written in (text, re.sub(r"EXISTS \w+", "EXISTS zzqx", text)):
+        try:
+            said.append(str(rows(db, written)))
+        except ev.EverviewError as error:
+            said.append(f"{error.code} {error.message}".replace(written.split()[-1], "it"))
+    assert said[0] == said[1]
+    assert (
+        rows(db, "SELECT hfun(1) AS x, nextval('hseq') AS n", None) == [(1, 1)]
+        and len(db.sql("SHOW INDEXES").rows()) >= 2
+    )
 
 
 def test_no_hint_names_what_is_hidden(db: Any) -> None:

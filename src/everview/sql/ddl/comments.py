@@ -69,6 +69,7 @@ def _found(sql: Statements, words: Words, kind: str, written: str, column: str, 
     end, words.at = words.at, at
     if name not in there:
         raise words.error(f"there is no {kind.lower()} {written}", did_you_mean(written, there), "E_TABLE")
+    sql.core.access.may_own("relation", name)  # before an error lists its columns
     have = list(sql.session[name].schema())
     exact = spelled(column, have)
     if column and exact not in have:

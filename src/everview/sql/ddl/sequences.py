@@ -90,7 +90,7 @@ def alter(sql: Statements, words: Words) -> None:
     at = words.at
     known = sql.core.catalog.sequences
     name = spelled(words.name("a sequence"), known)
-    if name not in known:
+    if name not in known or _is_hidden(sql, known[name]):
         if optional:
             return
         if sql.core.access.acting() is not None:
@@ -116,6 +116,13 @@ def alter(sql: Statements, words: Words) -> None:
     if not sql.dry:
         sql.core.defaults.put(name, number - made.step)
         sql.core.transactions.commit_empty()
+
+
+def _is_hidden(sql: Statements, made: SequenceMade) -> bool:
+    """Whether the current user sees neither a sequence nor the table whose column it numbers."""
+    access = sql.core.access
+    numbers = bool(made.owner) and access.sees("relation", made.owner[0])
+    return not numbers and not access.sees("sequence", made.name)
 
 
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:

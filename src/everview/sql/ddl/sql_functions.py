@@ -432,7 +432,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     consumed_parts.understood(node)
     for target in node.args.get("tables") or [node.this]:
         name = target.name.lower()
-        if name in known:
+        if name in known and sql.core.access.sees("function", name):
             found.append(name)
         elif not optional:
             if (who := sql.core.access.acting()) is not None:
