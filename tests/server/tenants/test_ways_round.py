@@ -487,3 +487,47 @@ def test_a_view_does_not_tell_from_which_tables_it_is(tenants: Tenants) -> None:
         assert list(said.values()) == [["E_FORBIDDEN"]]
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("column", ["x text DEFAULT tr()", "x text GENERATED ALWAYS AS (tr()) STORED"])
+def test_a_table_reads_nothing_for_whoever_inserts(db: Any, column: str) -> None:
+    """Bob's function reads nothing when his table is made; replaced, it would give him what others see."""
+    made = "FUNCTION tr() RETURNS text LANGUAGE SQL AS $$ SELECT {} $$"
+    for text in ("CREATE " + made.format("'one'"), f"CREATE TABLE trap (id int, {column})",
+                 "GRANT INSERT ON trap TO app; GRANT EXECUTE ON FUNCTION tr TO app"):  # fmt: skip
+        rows(db, text, BOB)
+    rows(db, "INSERT INTO trap (id) VALUES (1)")
+    rows(db, "CREATE OR REPLACE " + made.format("string_agg(v, ',') FROM doc"), BOB)
+    for who in (ANN, None):
+        refused(db, "INSERT INTO trap (id) VALUES (2)", who, "E_UNSUPPORTED")
+    rows(db, "CREATE OR REPLACE " + made.format("'one'"), BOB)
+    rows(db, "INSERT INTO trap (id) VALUES (3)")  # who might call it before, may
+    assert rows(db, "SELECT id, x FROM trap", BOB) == [(1, "one"), (3, "one")]
+
+
+def test_no_relation_of_the_catalogue_tells_what_is_hidden(tenants: Tenants) -> None:
+    """Every table and view of pg_catalog and information_schema, row by row."""
+    tenants.sql(
+        "CREATE SCHEMA h471; CREATE TABLE h471.t471 (c471 int PRIMARY KEY, u int UNIQUE CHECK (u > 471));"
+        "CREATE TABLE b471 (c471 int DEFAULT 471, i471 int GENERATED ALWAYS AS IDENTITY, r int REFERENCES doc (id));"
+        "CREATE VIEW v471 AS SELECT c471 AS x FROM b471; CREATE SEQUENCE s471; CREATE ROLE r471;"
+        "CREATE FUNCTION f471(a int) RETURNS int LANGUAGE SQL AS 'SELECT a'; COMMENT ON COLUMN b471.c471 IS '471';"
+        "CREATE INDEX i471 ON b471 (c471); CREATE TABLE some (id int PRIMARY KEY, c471 int CHECK (c471 > 1) DEFAULT 7);"
+        "GRANT SELECT (id) ON some TO app; COMMENT ON COLUMN some.c471 IS '471';"
+        "CREATE UNIQUE INDEX j471 ON some (c471);"
+        "CREATE POLICY p471 ON some TO r471 USING (c471 = 3); ALTER ROLE r471 SET town = '471'"
+    )
+    ask = (
+        "SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname IN ('pg_catalog', 'information_schema')"
+    )
+    with tenants.psycopg("ann") as ann, tenants.psycopg("admin") as admin:
+        names = [name for (name,) in ann.execute(ask).fetchall()]
+        assert len(names) > 90
+
+        def told(db: Any) -> list[tuple[str, str]]:
+            found = [(name, str(row)) for name in names for row in db.execute(f"SELECT * FROM {name}").fetchall()]
+            return [(n, r) for n, r in found if "471" in r or "bob" in r or "secret" in r]
+
+        assert told(ann) == []
+        assert len({name for name, _ in told(admin)}) > 15  # or else nothing would be found

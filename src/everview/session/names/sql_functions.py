@@ -24,16 +24,20 @@ class SqlFunctions:
 
     @reads
     def add(self, made: FunctionMade) -> None:
-        """Create or replace a function written in SQL."""
+        """Create a function written in SQL, or replace one: it stays its owner's, and granted."""
         self._core.transactions.refuse_supposed("functions cannot be made")
         self._core.runtime.backing.check_writable(f"function {made.name!r} cannot be made")
         if made.name in self._catalog.sql_functions:
             self._core.access.may_own("function", made.name)
         self._core.access.may_create(made.name)
+        rights = self._core.access.rights.get(("function", made.name))
         if made.name in self._catalog.sql_functions:
             self._forget(made.name)
         self._catalog.note(made, then=lambda: self._catalog.sql_functions.update({made.name: made}))
-        self._core.access.made("function", made.name)
+        if rights is None:
+            self._core.access.made("function", made.name)
+        else:
+            self._core.access.set_rights("function", made.name, rights)
 
     @reads
     def drop(self, name: str) -> None:

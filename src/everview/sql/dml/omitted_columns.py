@@ -27,6 +27,7 @@ from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY_ALWAYS, 
 from everview.session.rights.principal import Anybody, Author, Principal
 from everview.session.table import Table
 from everview.sql.answers.result import Row
+from everview.sql.ddl import sql_functions
 from everview.sql.dml import volatile_functions
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
@@ -83,8 +84,6 @@ def fitted(value: Expr, declared: DataType, at: exp.Expr, source: Source, what: 
 
 def checked(sql: Statements, node: exp.Expr, target: DataType, source: Source) -> str:
     """The text of a valid DEFAULT for a column."""
-    if has_query(node):
-        raise source.refuse(node, "a DEFAULT is an expression without a subquery", "give the values where you insert")
     text = node.copy().sql("postgres")
     who = sql.core.access.acting()
     reader = Anybody() if who is None else Author(who)  # those who will insert have attributes
@@ -92,8 +91,18 @@ def checked(sql: Statements, node: exp.Expr, target: DataType, source: Source) -
     return text
 
 
+def _refuse_query(sql: Statements, node: exp.Expr, source: Source, what: str = "a DEFAULT is an expression") -> None:
+    """Refuse what reads tables: it would read them for whoever inserts, who has not written it. A function that is
+    called may have been replaced by one that does.
+    """
+    sql_functions.mark(node, sql.core.catalog)
+    if has_query(node):
+        raise source.refuse(node, f"{what} without a subquery", "give the values where you insert")
+
+
 def _bound(sql: Statements, node: exp.Expr, target: DataType, source: Source, reader: Principal | None = None) -> Expr:
     """An expression that reads no columns, as a column wants it; `reader`: whose attributes it may ask for."""
+    _refuse_query(sql, node, source)
     compiler = Compiler(sql.session, source)
     compiler.reader = reader
     scope = Scope(Relation(plan.Table(-1, (INT,)), (HIDDEN_FIELD,)), source)
@@ -234,7 +243,9 @@ def _over_row(sql: Statements, table: Table, place: int, text: str) -> Expr:
     last = relation_of(table).label.rpartition(".")[2]
     types = tuple(c.type.optional() for c in relation_of(table).columns)
     relation = Relation(plan.Table(-1, types), tuple(Field(c.name, last) for c in relation_of(table).columns))
-    bound = Scalars(Compiler(sql.session, source), Scope(relation, source), {}).bind(parsed(text).copy())
+    tree = parsed(text).copy()
+    _refuse_query(sql, tree, source, "a generated column is computed from its row,")
+    bound = Scalars(Compiler(sql.session, source), Scope(relation, source), {}).bind(tree)
     return fitted(bound, types[place], exp.Null(), source)
 
 
