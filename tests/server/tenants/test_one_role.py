@@ -18,7 +18,9 @@ from websockets.sync.client import connect
 
 import everview as ev
 from everview.errors import EverviewError
+from everview.server.http.answers import query_key
 from everview.server.jwt import sign
+from everview.session.rights.principal import Principal, acting
 from tests.server.tenants.conftest import SECRET, Tenants
 
 WANTED = [
@@ -153,3 +155,12 @@ def test_what_the_one_keeps_is_not_the_others(shared: Tenants) -> None:
         with pytest.raises(EverviewError) as error:
             other._call("change", {"key": "k", "steps": [{**head, "rows": [[21, "b", ""]]}]})
         assert error.value.code == "E_KEY"
+
+
+def test_the_one_does_not_cancel_the_others_requests() -> None:
+    """Clients choose the names of their requests: both may choose the same."""
+    keys = []
+    for who in (None, Principal("tok", {"tenant": "a"}), Principal("tok", {"tenant": "b"}), Principal("ann", {})):
+        with acting(who):
+            keys += [query_key("q"), query_key("q")]
+    assert len({*keys}) == 4 and keys[2] == keys[3] and query_key(None) is None

@@ -77,10 +77,11 @@ QUERY_ID = "x-query-id"
 """The header by which a client names a request, for cancellation."""
 
 
-def query_key(said: str | None) -> tuple[str, str] | None:
-    """The key of a request: its client's name for it, and its principal, so that nobody cancels another's."""
+def query_key(said: str | None) -> tuple[object, ...] | None:
+    """The key of a request: its client's name for it, and whose it is, so that nobody cancels another's."""
     who = WHO.get()
-    return None if said is None else ("" if who is None else who.role, said)
+    whose = () if who is None else (who.role, *sorted(who.attributes.items()))
+    return None if said is None else (said, *whose)
 
 
 def _least(one: float | None, other: float | None) -> float | None:
