@@ -531,3 +531,24 @@ def test_no_relation_of_the_catalogue_tells_what_is_hidden(tenants: Tenants) -> 
 
         assert told(ann) == []
         assert len({name for name, _ in told(admin)}) > 15  # or else nothing would be found
+
+
+def test_columns_that_are_not_granted_have_no_names_over_http(tenants: Tenants) -> None:
+    """Lists of relations and errors about rows named them, to those who may read some columns, and change nothing."""
+    tenants.sql("CREATE TABLE some (h471 int, id int PRIMARY KEY, open int); GRANT SELECT (id, open) ON some TO app")
+    tenants.sql("CREATE VIEW above AS SELECT * FROM some; GRANT SELECT (open) ON above TO app")
+    with tenants.http("ann") as http, tenants.client("ann") as client:
+        listed = {one["name"]: one for one in http.get("/v1/relations").json()["relations"]}
+        assert [c["name"] for c in listed["some"]["columns"]] == ["id", "open"] and listed["some"]["key"] == ["id"]
+        assert [c["name"] for c in listed["above"]["columns"]] == ["open"]
+        for body, how in (('{"zz": 1}', "insert"), ("[1]", "delete"), ('{"h471": 1}', "upsert")):
+            answer = http.post(f"/v1/tables/some/rows?op={how}", content=body)
+            assert answer.status_code == 403 and "h471" not in answer.text
+        assert client["some"].schema() == {"id": ev.types.INT, "open": ev.types.INT.optional()}
+        for how in ("insert", "delete", "upsert"):
+            with pytest.raises(EverviewError) as error:
+                client._call("change", {"steps": [{"how": how, "name": "some", "rows": [[1]]}]})
+            assert error.value.code == "E_FORBIDDEN"
+        tenants.sql("GRANT INSERT ON some TO app")
+        client["some"].insert([(1, 2, 3)])  # whoever inserts gives all of them
+    assert tenants.sql("SELECT * FROM some") == [(1, 2, 3)]

@@ -25,7 +25,7 @@ from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.plan.provenance import Provenance
 from everview.server.http.answers import Door
-from everview.server.http.relations import Once, looking, table_of
+from everview.server.http.relations import Once, columns_of, key_of, looking, may_change, table_of
 from everview.server.sql_calls import Answer, answer_of, ask, only_reads
 from everview.session.core import core_of
 from everview.session.limits import size_of
@@ -177,8 +177,10 @@ def relation(db: Session, given: Given) -> Sent:
     """What a table or view is."""
     found = table_of(db, given["name"])
     found._alive()
-    columns = [[c.name, plans.written_type(c.type)] for c in relation_of(found).columns]
-    key = list(relation_of(found).key) if isinstance(found, Table) else []
+    there = columns_of(db, found)
+    names = [c.name for c in there]
+    key = [names.index(c) for c in key_of(found, names)] if isinstance(found, Table) else []
+    columns = [[c.name, plans.written_type(c.type)] for c in there]
     return {"name": relation_of(found).label, "kind": relation_of(found).kind, "columns": columns, "key": key}, []
 
 
@@ -314,6 +316,7 @@ def _step(db: Session, given: Given, step: Message) -> None:
     found = table_of(db, step["name"])
     if not isinstance(found, Table):
         raise InputError("E_TABLE", f"{step['name']!r} is a view", "change the tables that it is made of")
+    may_change(db, found, how)
     if how == "clear":
         found.clear()
     elif how == "delete keys":

@@ -16,13 +16,14 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from everview.errors import EverviewError, InputError
+from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.server.http.answers import Door, number_in, rows_answer, shown, wants_arrow
 from everview.server.http.json_values import columns_shown, reader, rows_shown
@@ -62,18 +63,39 @@ def table_of(db: Session, name: str) -> Subscribable:
     return found
 
 
-def described(found: Subscribable) -> dict[str, Any]:
+def may_change(db: Session, table: Table, how: str) -> None:
+    """Refuse rows before they are read: an error about one names columns."""
+    privilege = {"delete": "DELETE", "delete keys": "DELETE", "clear": "TRUNCATE"}.get(how, "INSERT")
+    core_of(db).access.may(privilege, "relation", relation_of(table).label)
+
+
+def columns_of(db: Session, found: Subscribable) -> list[Column]:
+    """The columns of a table or view that exist for the current user: those that may be read, all if rows may be
+    inserted.
+    """
+    access, relation = core_of(db).access, relation_of(found)
+    shown = None if access.has("INSERT", "relation", relation.label) else access.shown(relation.label)
+    return [c for c in relation.columns if shown is None or c.name in shown]
+
+
+def described(db: Session, found: Subscribable) -> dict[str, Any]:
     """A table or view as JSON."""
-    relation = relation_of(found)
-    names, types = relation.codec.names, relation.codec.types
+    relation, names = relation_of(found), [c.name for c in columns_of(db, found)]
+    types = dict(zip(relation.codec.names, relation.codec.types, strict=True))
     said: dict[str, Any] = {
         "name": relation.label,
         "kind": relation.kind,
-        "columns": columns_shown(names, types),
+        "columns": columns_shown(names, [types[n] for n in names]),
     }
     if isinstance(found, Table):
-        said["key"] = [names[i] for i in relation_of(found).key]
+        said["key"] = key_of(found, names)
     return said
+
+
+def key_of(table: Table, names: Sequence[str]) -> list[str]:
+    """The key of a table, of the columns that are there."""
+    relation = relation_of(table)
+    return [c for c in (relation.columns[i].name for i in relation.key) if c in names]
 
 
 def looking(work: Callable[[Session], T]) -> Callable[[Session], T]:
@@ -92,7 +114,10 @@ async def listed(door: Door, request: Request) -> Response:
     def work(db: Session) -> dict[str, Any]:
         access = core_of(db).access
         views = [name for name in db.views if not name.startswith("(")]
-        return {"time": db.time, "relations": [described(db[name]) for name in access.visible((*db.tables, *views))]}
+        return {
+            "time": db.time,
+            "relations": [described(db, db[name]) for name in access.visible((*db.tables, *views))],
+        }
 
     return shown(await door.run(request, looking(work), looks=True))
 
@@ -100,7 +125,7 @@ async def listed(door: Door, request: Request) -> Response:
 async def one(door: Door, request: Request) -> Response:
     """What one is."""
     name = request.path_params["name"]
-    return shown(await door.run(request, looking(lambda db: described(relation(db, name))), looks=True))
+    return shown(await door.run(request, looking(lambda db: described(db, relation(db, name))), looks=True))
 
 
 async def rows(door: Door, request: Request) -> Response:
@@ -158,6 +183,7 @@ async def push(door: Door, request: Request) -> Response:
         table = table_of(db, name) if name in db or core_of(db).access.acting() is not None else relation(db, name)
         if not isinstance(table, Table):
             raise InputError("E_TABLE", f"{name!r} is a view", "push rows into the tables that it is made of")
+        may_change(db, table, how)
         once = Once(db)
         if key is not None and (done := once.known(key)) is not None:
             return {"time": done, "repeated": True}
