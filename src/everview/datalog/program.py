@@ -394,7 +394,7 @@ def _check_new(session: Session, rule: Rule) -> None:
     if name in session.tables:
         hint = f"insert rows with db[{name!r}].insert(...), or choose another name"
         raise rule.place.error("E_NAME", f"{name} is already a table", hint)
-    if (name in session and name not in core_of(session).catalog.redeclarable) or name in rules_of(core_of(session)):
+    if (name in session and not core_of(session).access.redeclares(name)) or name in rules_of(core_of(session)):
         kind = "a view already" if name in session else "defined by other rules already"
         raise rule.place.error("E_NAME", f"{name} is {kind}", "choose another name, or drop that first")
 

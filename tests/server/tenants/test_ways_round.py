@@ -552,3 +552,30 @@ def test_columns_that_are_not_granted_have_no_names_over_http(tenants: Tenants) 
         tenants.sql("GRANT INSERT ON some TO app")
         client["some"].insert([(1, 2, 3)])  # whoever inserts gives all of them
     assert tenants.sql("SELECT * FROM some") == [(1, 2, 3)]
+
+
+def test_what_was_found_on_opening_is_declared_again_by_its_owner(tmp_path: Path) -> None:
+    """To others the name is taken. Once, the error told them the columns of any table, after a restart."""
+    with ev.connect(str(tmp_path / "d")) as session:
+        session.sql(SETUP + "GRANT CREATE ON SCHEMA public TO app")
+        session.sql("CREATE TABLE hid (a471 int PRIMARY KEY); CREATE VIEW hv AS SELECT a471 FROM hid")
+        session.prepare("ask", "SELECT x FROM secret WHERE x > $least")
+        rows(session, "CREATE TABLE own (x int); CREATE VIEW ov AS SELECT x FROM own")
+    with ev.connect(str(tmp_path / "d")) as session:
+        with acting(BOB):
+            for do in (
+                lambda: session.table("hid", {"a": int}),
+                lambda: session.table("hid", {"a471": int}, "a471"),
+                lambda: session.table("doc", {"id": int}, "id"),
+                lambda: session.sql("CREATE TABLE hid (x int)"),
+                lambda: session.sql("CREATE VIEW hv AS SELECT 1 AS x"),
+                lambda: session.view("hv", session["doc"].select("id")),
+                lambda: session.datalog("hv(X) :- doc(X, _, _)."),
+                lambda: session.prepare("ask", "SELECT id FROM doc WHERE id > $least"),
+                lambda: session.sql("CREATE TABLE own (x int)"),
+            ):
+                with pytest.raises(ev.EverviewError) as error:
+                    do()
+                assert error.value.code == "E_NAME" and "471" not in str(error.value)
+        rows(session, "CREATE TABLE own (x int); CREATE VIEW ov AS SELECT x FROM own")  # Ann's
+        session.sql("CREATE TABLE hid (a471 int PRIMARY KEY); CREATE VIEW hv AS SELECT a471 FROM hid")  # the program's

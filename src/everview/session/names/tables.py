@@ -56,7 +56,7 @@ class Tables:
         if not isinstance(schema, Mapping):
             raise InputError("E_SCHEMA", f"table {name!r}: {schema!r} does not say columns", 'give {"column": type}')
         size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
-        if isinstance(name, str) and name in catalog.redeclarable and name in catalog.tables:
+        if core.access.redeclares(name) and name in catalog.tables:
             return self._same(catalog.tables[name], schema, key, size)
         core.runtime.backing.check_writable(f"table {name!r} cannot be made")
         core.access.may_create(name)

@@ -57,7 +57,7 @@ class Views:
         transient = isinstance(name, str) and name.startswith(TRANSIENT)
         if not transient:
             core.transactions.refuse_supposed("views cannot be made")
-        if isinstance(name, str) and name in catalog.redeclarable and name in catalog.views:
+        if core.access.redeclares(name) and name in catalog.views:
             return self._same(catalog.views[name], collection, index_by)
         if not transient:
             core.runtime.backing.check_writable(f"view {name!r} cannot be made")

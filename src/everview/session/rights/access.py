@@ -271,6 +271,12 @@ class Access:
         rights = self.rights.get((kind, name), NO_RIGHTS)
         return bool(rights.owner) and rights.owner in self.all_roles(who.name)
 
+    def redeclares(self, name: Any) -> bool:
+        """Whether the current principal may declare again a table or view that was found on opening: one of its own.
+        To others the name is taken, as it was before; what is told of a declaration that differs is the columns.
+        """
+        return isinstance(name, str) and name in self._core.catalog.redeclarable and self.owns("relation", name)
+
     def sees(self, kind: str, name: str, who: Principal | None = None) -> bool:
         """Whether a principal has any privilege on an object; otherwise it does not exist for them."""
         who = WHO.get() if who is None else who

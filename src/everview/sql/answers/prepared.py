@@ -64,7 +64,7 @@ class Prepared:
         self._core = core = core_of(session)
         self._keep = keep
         self._asked: OrderedDict[tuple[int, ...], None] = OrderedDict()
-        if name not in core.catalog.redeclarable:
+        if not core.access.redeclares(name):
             core.catalog.check_new(name)
         spoken = getattr(core_of(session).attached.get("sql"), "dialect", DEFAULT)
         source, node = _one_query(core, text, spoken)

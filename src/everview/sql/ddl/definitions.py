@@ -105,7 +105,7 @@ def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Sour
             return None
         is_view = str(node.args.get("kind")).upper() == "VIEW"
         replaced = replaced and name in (sql.session.views if is_view else sql.session.tables)
-        if not replaced and name not in sql.core.catalog.redeclarable:
+        if not replaced and not sql.core.access.redeclares(name):
             raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
     return name
 
@@ -126,7 +126,7 @@ def define(sql: Statements, node: exp.Expr, source: Source) -> Do:
     consumed_parts.understood(node.expressions[0])  # the query that stands for the missing one
     for cte in clause.expressions:
         name = sql.spelled(cte.alias)
-        if name in sql.session and name not in sql.core.catalog.redeclarable:
+        if name in sql.session and not sql.core.access.redeclares(name):
             raise source.error(cte.args["alias"], "E_NAME", f"the name {name} is taken", "choose another, or DROP it")
     made = [_defined(sql, cte.alias, clause, source) for cte in clause.expressions]
     return lambda: [do() for do in made][-1]
