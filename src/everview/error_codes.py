@@ -144,7 +144,7 @@ E_STATE | There is no such state directory. | Check the path; `--create` makes a
 E_STUCK | The process crashed each time it replayed the last record of the log. | Remove the cause and use `everview repair`; `--set-aside` opens it without the record.
 E_TORN | A file is truncated. | Restore it from a copy; nothing was changed.
 E_TRUST | The directory's views use Python functions that this program did not supply. | Supply them with `functions=[...]`, or `trust=True` if you trust its author.
-E_VERSION | The directory was written by another version of Everview. | Open it with that version, or load its tables into a new directory.
+E_VERSION | The directory was written by another version of Everview. | Open it once to write, or with that version.
 
 # Sources, sinks and pipelines
 E_ANSWER | Your source, sink or feed returned something it must not. | Return what the message names.

@@ -8,7 +8,7 @@ from typing import Any
 
 from everview.codes.type_declarations import data_type
 from everview.dataflow.replica import Command, Install, Keep, MakeTable, Replica, Swap
-from everview.errors import StoreError
+from everview.errors import PlanError, StoreError
 from everview.plan import legacy
 from everview.plan import nodes as plan
 from everview.plan.hot_keys import Hot
@@ -114,19 +114,38 @@ def rebuild(
     follow: Callable[[Command], None] | None = None,
 ) -> None:
     """Rebuild in a replica what was built on shards, and verify it: batches refer to operators by number."""
+    commands = (read_command(data, functions) for data in built)
+    check_built(built_again(replica, commands, follow), expected, where)
+
+
+def built_again(
+    replica: Replica, commands: Iterable[Command], follow: Callable[[Command], None] | None = None
+) -> str | None:
+    """Build the same in a replica; return the fingerprint it had when the last of it was built, or None if a command
+    makes no sense to the operators that are built today.
+    """
     found = ""
-    for data in built:
-        command = read_command(data, functions)
-        replica.load([command]) if follow is None else follow(command)
+    for command in commands:
+        if isinstance(command, Keep) and not all(map(replica.has, command.roots)):
+            return None
+        try:
+            replica.load([command]) if follow is None else follow(command)
+        except PlanError:  # a join that is not there cannot be built by another plan
+            return None
         found = found if isinstance(command, Keep) else replica.fingerprint()
-    check_built(found, expected, where)
+    return found
 
 
-def check_built(found: str, expected: Sequence[str] | None, where: str) -> None:
-    """Refuse shards whose operators differ from what would be built today; early versions stored no fingerprint."""
-    if expected and found != expected[0]:
+def is_as_built(found: str | None, expected: Sequence[str] | None) -> bool:
+    """Whether the operators are those that were built then; early versions stored no fingerprint."""
+    return found is not None and (not expected or found == expected[0])
+
+
+def check_built(found: str | None, expected: Sequence[str] | None, where: str) -> None:
+    """Refuse shards whose operators differ from what would be built today."""
+    if not is_as_built(found, expected):
         raise StoreError(
             "E_VERSION",
             f"{where} was written by another version of Everview, which built other operators from its views",
-            "open it with that version, or load its tables into a new directory",
+            "open it once to write, which computes its views again, or read it with that version",
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import plan_swap
+from everview.dataflow import plan_swap, saved_state
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
@@ -106,6 +106,10 @@ class Replica:
         self.dataflow.keep_history(arrangement, command.history)
         return arrangement
 
+    def has(self, number: int) -> bool:
+        """Whether there is an operator of this number."""
+        return number < len(self.dataflow.numbered) and self.dataflow.numbered[number] is not None
+
     def load(self, commands: Iterable[Command]) -> None:
         """Build from a history of commands; the state comes from elsewhere."""
         for command in commands:
@@ -143,6 +147,13 @@ class Replica:
             settled = all(o is None or o.old for o in numbered)  # others may change (`identity`)
             self._fingerprint_of = list(numbered) if settled else None
         return self._fingerprint
+
+    def described(self) -> tuple[str, ...]:
+        """What a version of a store says of the operators: their fingerprint, and the tables with their numbers. By
+        these a later Everview that would build other operators finds the tables, and computes the views.
+        """
+        tables = (o for o in saved_state.live(self.dataflow) if saved_state.is_table(o))
+        return (self.fingerprint(), *(f"{o.number} {saved_state.describe(o)}" for o in tables))
 
     def close(self) -> None:
         """Free everything."""

@@ -24,7 +24,7 @@ import numpy as np
 from everview.codes.interner import Interner
 from everview.dataflow import saved_state, superstep
 from everview.dataflow.builder import Builder
-from everview.dataflow.commands import Commands, rebuild
+from everview.dataflow.commands import Commands, built_again, is_as_built, read_command
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.operator_matching import OperatorMatching
 from everview.dataflow.operators import Arrangement, Operator
@@ -32,6 +32,7 @@ from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
 from everview.errors import InternalError, StoreError
 from everview.plan.serialisation import Functions
+from everview.recovery.outdated_shards import StoredTables, compute_views, numbers_of_tables
 from everview.runtime.base import RemoteRows, RemoteTarget
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.runtime.sharded import Commit, OnShards, ShardedRuntime, ShardStep
@@ -39,6 +40,7 @@ from everview.session.core import Core
 from everview.session.names import entries as catalog_entries
 from everview.session.names.catalog import Unkept
 from everview.session.names.entries import Entry
+from everview.session.names.entry_compaction import compacted
 from everview.store import Image, Manifest, Ref, Store
 from everview.store.logs import read_log
 from everview.store.manifest import BUILT, DECLARED, Place
@@ -166,10 +168,17 @@ def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Ma
     replica = Replica(runtime.interner, 1)
     built = Functions(trust=core.catalog.trust)
     where = store.files.root
-    rebuild(replica, manifest.built, built, manifest.fingerprints, where)
+    commands = [read_command(data, built) for data in manifest.built]
+    found = built_again(replica, commands)
     declared = Functions(travel=True, like=built)
     entries = [catalog_entries.decode(data, where, declared) for data in manifest.declared]
     declared.require(where)
+    if not is_as_built(found, manifest.fingerprints):
+        numbers = numbers_of_tables(manifest, commands, replica)
+        replica.close()
+        living = [entry for entry, _ in compacted((entry, b"") for entry in entries)]
+        compute_views(core, runtime, store, living, StoredTables(store, manifest, numbers, runtime))
+        return
     try:
         _take_over(core, runtime, store, entries, OperatorMatching(replica.builder.pieces))
     except StateLost:
@@ -267,7 +276,7 @@ def _write_shards(
             history=True,
             sinces=sinces,
             marks=origin.offsets,
-            fingerprints=(cluster.fingerprint,),
+            fingerprints=cluster.described,
             shards=shards,
             **directory.new_dictionary(),
         )
@@ -307,7 +316,7 @@ class _OneShard:
 
     def __init__(self, origin: EmbeddedRuntime, counterparts: OperatorMatching, commands: Commands) -> None:
         self._commands = commands
-        self.fingerprint = ""
+        self.described: tuple[str, ...] = ("",)
         replica = Replica(origin.interner, origin.dataflow.merge_effort)
         replica.dataflow.time = origin.dataflow.time
         self._shard = Shard(replica, 0, 1)
@@ -317,7 +326,7 @@ class _OneShard:
         self._commands.append(command)
         self._shard.replica.build(command)
         if not isinstance(command, Keep):
-            self.fingerprint = self._shard.replica.fingerprint()
+            self.described = self._shard.replica.described()
             self.migration.settle(self._compute)
         return list
 

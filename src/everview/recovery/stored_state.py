@@ -11,7 +11,7 @@ Tables are matched by their unique names: their contents cannot be computed, so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from everview.dataflow import saved_state
 from everview.dataflow.dataflow import Dataflow
@@ -23,14 +23,21 @@ from everview.store.mapped import read_image
 
 
 class StoredState:
-    """The state of a store's operators, by fingerprint."""
+    """The state of a store's operators, by fingerprint; `numbers`: where it is, if the store does not list them so."""
 
-    def __init__(self, store: Store, manifest: Manifest, spill: SpillFiles | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        manifest: Manifest,
+        spill: SpillFiles | None = None,
+        numbers: Mapping[str, int] | None = None,
+    ) -> None:
         self._store = store
         self._spill = spill
         self._time = manifest.time
         self._sinces = manifest.sinces
-        self._numbers = {text: number for number, text in enumerate(manifest.fingerprints)}
+        listed = {text: number for number, text in enumerate(manifest.fingerprints)}
+        self._numbers = listed if numbers is None else numbers
         self._tables = {_table(text): n for text, n in self._numbers.items() if text.startswith("table ")}
         self._refs: dict[int, list[Ref]] = {}
         for (number, _), refs in manifest.lists.items():

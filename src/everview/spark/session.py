@@ -52,11 +52,16 @@ def spark_session(
     if on_this_machine(spark.sparkContext.master or ""):
         spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
     default = max(2, min(64, spark.sparkContext.defaultParallelism))
-    _take_over(state, shards or default, shards, history=history, merge_effort=merge_effort, trust=trust)
-    store = Store(state, shards=shards or default)
+    options: dict[str, Any] = {"history": history, "merge_effort": merge_effort, "trust": trust}
+    _take_over(state, shards or default, shards, **options)
     try:
-        _prepare(store, shards, trust)
-        core, found = _open(spark, store, history, merge_effort, trust)
+        store, core, found = _opened(spark, state, shards or default, shards, **options)
+    except StoreError as error:
+        if error.code != "E_VERSION":
+            raise
+        _take_over(state, shards or default, shards, anew=True, **options)
+        store, core, found = _opened(spark, state, shards or default, shards, **options)
+    try:
         for name in store.files.list(CODED):
             store.files.delete(f"{CODED}/{name}")
         if alone_rows is not None:
@@ -76,10 +81,10 @@ def spark_session(
     return session
 
 
-def _take_over(state: str, default: int, shards: int | None, **options: Any) -> None:
-    """Split the state of an embedded session into shards."""
+def _take_over(state: str, default: int, shards: int | None, *, anew: bool = False, **options: Any) -> None:
+    """Split the state of an embedded session into shards; `anew`: that of shards, too, by way of an embedded one."""
     with Store(state) as store:
-        embedded = is_embedded(store)
+        embedded = anew or is_embedded(store)
         wanted = shards or store.manifest.shards or default
     if embedded:
         with Store(state) as store:
@@ -88,6 +93,19 @@ def _take_over(state: str, default: int, shards: int | None, **options: Any) -> 
                 to_shards(directory, store, wanted)
             finally:
                 directory.let_go()
+
+
+def _opened(
+    spark: SparkSession, state: str, default: int, shards: int | None, *, trust: Trust, **options: Any
+) -> tuple[Store, Core, SparkCluster]:
+    """Open the store, and the session in it."""
+    store = Store(state, shards=default)
+    try:
+        _prepare(store, shards, trust)
+        return store, *_open(spark, store, trust=trust, **options)
+    except BaseException:
+        store.close()
+        raise
 
 
 def _prepare(store: Store, shards: int | None, trust: Trust) -> None:

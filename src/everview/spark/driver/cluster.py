@@ -149,7 +149,7 @@ class SparkCluster:
         noted: dict[str, Any] = {
             "commands": commands,
             "sinces": sinces,
-            "fingerprints": (self._driver_replica.fingerprint(),),
+            "fingerprints": self._driver_replica.described(),
         }
         if not inputs and (isinstance(command, MakeTable) or not sinces):
             return lambda: self._note(**noted)  # nothing to compute: workers will follow
