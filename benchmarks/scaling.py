@@ -26,6 +26,7 @@ import numpy as np
 
 import everview as ev
 from everview.dataflow.batch_merge import TraceShape
+from everview.dataflow.operators import NEVER
 from everview.spark.driver.compaction import Request
 from everview.spark.transport.channel import Channel
 from everview.store import Image, Store
@@ -106,12 +107,14 @@ def merge_cost(rows: int) -> float:
         for time_ in (1, 2):
             found = np.sort(random.integers(0, 1 << 40, rows))
             refs.append(store.put(Image.of(np.array([found, np.arange(rows), np.arange(rows)]), time_, 1)))
-        request = Request((0, 0), tuple(refs), "merged.arrow", 9, TraceShape(3, 1, -1, 4, 5))
+        request = Request((0, 0), tuple(refs), "merged.arrow", 9, TraceShape(3, 1, -1, 4, 5, held=NEVER))
         return 1e9 * cpu(lambda: request.run(store.files)) / (2 * rows)
 
 
-def model(found: dict[str, Any], members: int, change_ms: float = 3.8) -> dict[str, float]:
-    """Milliseconds of steps on so many members: `change_ms` is what one task takes for a change (`spread.py`)."""
+def model(found: dict[str, Any], members: int, change_ms: float = 1.4) -> dict[str, float]:
+    """Milliseconds of steps on so many members. `change_ms` is what one task takes for a change on a quiet machine
+    (`against.py --only spark-part`).
+    """
     message_ms = found["message_us"] / 1e3
     driver = 2 * members * message_ms  # it sends to each and hears from each
     exchange = NETWORK_MS + 2 * (members - 1) * message_ms if members > 1 else 0.0  # everybody sends to everybody

@@ -96,13 +96,13 @@ def _said(log: Path, pattern: str, patience: float = 180.0) -> str:
 
 
 @contextmanager
-def cluster(kind: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Two executors with one core each: the master's address, and the environment for its drivers."""
+def cluster(kind: str, folder: Path, executors: int = 2) -> Iterator[tuple[str, dict[str, str]]]:
+    """Executors with one core each: the master's address, and the environment for its drivers."""
     if kind == "standalone":
-        with standalone(folder) as master:
+        with standalone(folder, executors) as master:
             yield master, environment(folder / "spark")
     else:
-        yield "local-cluster[2,1,2048]", environment(home(folder))
+        yield f"local-cluster[{executors},1,2048]", environment(home(folder))
 
 
 def run(module: str, *arguments: str, env: dict[str, str], timeout: float = 500.0) -> str:

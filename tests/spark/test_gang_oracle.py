@@ -1,8 +1,13 @@
-"""The random plans, loops and graph algorithms of tests/oracle, all steps in gangs of 1, 2 and 4 (`inprocess_gang`)."""
+"""The random plans, loops and graph algorithms of tests/oracle, all steps in gangs of 1, 2 and 4: in one process
+(`inprocess_gang`), and, as the long form, in executors of a real cluster.
+"""
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +16,19 @@ import everview as ev
 from tests.oracle import test_graphs as graphs
 from tests.oracle import test_random_plans as plans
 from tests.oracle.harness import Runtime
-from tests.spark import inprocess_gang
+from tests.spark import clusters, inprocess_gang
+from tests.spark.killing import SETTINGS
+
+
+def connect(spark: Any, **options: Any) -> Any:
+    """Four shards, all steps in a gang."""
+    return ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=4, alone_rows=0, **options)
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Four shards on so many tasks."""
-
-    def connect(**options: Any) -> Any:
-        state = tempfile.mkdtemp(prefix="everview-")
-        return ev.connect(inprocess_gang.session(request.param), state=state, shards=4, alone_rows=0, **options)
-
-    return Runtime("gang", connect, share=0.05)
+    """On so many tasks."""
+    return Runtime("gang", lambda **options: connect(inprocess_gang.session(request.param), **options), share=0.05)
 
 
 def test_plans(runtime: Runtime) -> None:
@@ -40,3 +46,38 @@ def test_graph_algorithms(runtime: Runtime) -> None:
     graphs.test_strong_components_8_nodes_14_edges_8_steps(runtime, 0)
     graphs.test_core_9_nodes_25_edges_10_steps(runtime, 0, 2)
     graphs.test_cheapest_paths_10_nodes_20_weighted_edges_10_steps(runtime, 0, "queued")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(6000)
+@pytest.mark.parametrize("executors", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
+def test_on_executors(kind: str, executors: int, tmp_path: Path) -> None:
+    with clusters.cluster(kind, tmp_path / "cluster", executors) as (master, env):
+        said = clusters.run("tests.spark.test_gang_oracle", master, str(executors), env=env, timeout=3000)
+    assert said.split() == ["plans", "loops", "algorithms"]
+
+
+def main(master: str, executors: int) -> None:
+    """A driver for `test_on_executors`; it says what it has done."""
+    from everview.spark import local_session
+
+    spark = local_session(master, **SETTINGS)
+    runtime = Runtime("cluster", partial(connect, spark), share=0.02)
+    try:
+        for name, run in (
+            ("plans", test_plans),
+            ("loops", partial(test_loops, depth=1)),
+            ("algorithms", test_graph_algorithms),
+        ):
+            run(runtime)
+            print(name, flush=True)
+        assert spark.sparkContext.defaultParallelism == executors
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -29,6 +29,7 @@ from tests.inside import inside
 from tests.oracle import graphs, plans
 from tests.oracle.harness import Run, Runtime, Scenario, Transaction, ViewPlan, effort, random_steps
 from tests.oracle.reference import Divergent, TooBig
+from tests.spark import inprocess_gang
 from tests.spark.inprocess import session
 from tests.store.disk import full_disk
 
@@ -39,8 +40,14 @@ SMALL = -1
 """Embedded, with two threads and so little memory that state moves into files."""
 
 
+GANG = -2
+"""All steps in a gang of two tasks, on as many shards as there are."""
+
+
 def connect(where: Any, shards: int | None) -> Any:
     """On so many shards; None: embedded."""
+    if shards == GANG:
+        return ev.connect(inprocess_gang.session(2), state=str(where), alone_rows=0)
     if shards == SMALL:
         return ev.connect(where, memory="1MB", threads=2)
     return ev.connect(where) if shards is None else ev.connect(session(), state=str(where), shards=shards)
@@ -63,7 +70,7 @@ class Moved(Run):
         if self.fate.random() < 0.7:
             before = type(inside(self.db).runtime)
             self.db.close()
-            self.db = connect(self.where, self.fate.choice([None, SMALL, 1, 2, 3]))
+            self.db = connect(self.where, self.fate.choice([None, SMALL, GANG, 1, 2, 3]))
             self.moved += type(inside(self.db).runtime) is not before
             self._listen()
 
@@ -131,7 +138,7 @@ def test_reach_and_components_keep_their_history(tmp_path: Path) -> None:
         ViewPlan("gone", lambda t: graphs.components(t["edge"], True), 0, 3, "rounds"),
         ViewPlan("components", lambda t: graphs.components(t["edge"], True), 2, None, "rounds"),
     ]
-    made = run(Scenario({"edge": {"src": int, "dst": int}, "root": {"node": int}}, views, steps, 5))
+    made = run(Scenario({"edge": {"src": int, "dst": int}, "root": {"node": int}}, views, steps, 6))
     assert made.moved >= 3 and made.kept > made.moved and not made.cut
 
 
