@@ -382,20 +382,23 @@ class FromClause:
 
     def _applied(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
         """A table function of columns: every joined row is combined with its results."""
-        plain = on is None or (isinstance(on, exp.Boolean) and on.this)
-        if how not in ("inner", "left") or (how == "left" and not plain):
-            raise self.source.refuse(
-                at, f"a {how} join with a function of columns before it has no condition but ON TRUE", "use WHERE"
-            )
-        if self.late:
-            raise self.source.refuse(node, "a function of columns after a subquery in ON is not supported")
+        if how not in ("inner", "left"):
+            what = f"a {how} join with a function of columns before it is not supported"
+            raise self.source.refuse(at, what, "exchange the sides")
+        self.settle()
+        conditional = _says_something(on)
+        padded = how == "left" and not conditional
         scope = Scope(self.joined(), self.source, self.outer)
         made = table_functions.bound(call_, Scalars(self.compiler, scope, self.env))
-        rows = made.applied(scope.relation.node, how == "left")
-        self.unfolded[rows] = Unfolded(scope.relation.node, made, how == "left")
-        self._replace(Relation(rows, (*scope.relation.fields, *self._called(made, call_, node))))
+        rows = made.applied(scope.relation.node, padded)
+        found = Relation(rows, (*scope.relation.fields, *self._called(made, call_, node)))
         self.only_context = False
-        if not plain:
+        if how == "left" and conditional:
+            self._replace(self._with_unmatched(scope.relation, found, on))
+            return
+        self.unfolded[rows] = Unfolded(scope.relation.node, made, padded)
+        self._replace(found)
+        if conditional:
             self.where(on)
 
     def _called(self, made: Bound, call_: TableCall, node: exp.Expr) -> tuple[Field, ...]:
@@ -486,8 +489,7 @@ class FromClause:
         clause.leaves.append(first)
         for join in node.args["joins"]:
             clause._join(join)
-        if clause.late:
-            raise self.source.refuse(clause.late[0], "subqueries in ON are not supported inside parentheses")
+        clause.settle()
         return clause.joined()
 
     def _aliased(self, relation: Relation, node: exp.Expr) -> Relation:
@@ -524,25 +526,51 @@ class FromClause:
     def _lateral(self, node: exp.Lateral, how: str, on: exp.Expr | None = None) -> None:
         if not isinstance(node.this, exp.Subquery):
             raise self.source.refuse(node, "LATERAL is followed by a query in parentheses")
-        if not (on is None or (isinstance(on, exp.Boolean) and on.this)):
-            raise self.source.refuse(
-                node, "LATERAL joins have no condition but ON TRUE", "put it into the query's WHERE"
-            )
-        if self.late:
-            raise self.source.refuse(node, "LATERAL after a subquery in ON is not supported")
-        if not self.leaves:
-            self.leaves.append(self._aliased(self.compiler.query(node.this.this, self.env, None).relation(), node))
+        if not self.leaves or how in ("right", "full"):  # nothing before it can be read
+            relation = self._aliased(self.compiler.query(node.this.this, self.env, None).relation(), node)
+            if self.leaves:
+                self._outer(relation, on, how, node)
+            else:
+                self.leaves.append(relation)
             return
+        self.settle()
+        conditional = _says_something(on)
         scope = Scope(self.joined(), self.source, self.outer)
         width = len(scope.relation.fields)
         query, positions = self.compiler.subqueries(scope, self.env).bound(node.this.this, always=True)
         right = joins.take(query.node, range(query.width))
         joined = self.compiler.subqueries(scope, self.env).beside(
-            right, positions, "left" if how == "left" else "inner"
+            right, positions, "left" if how == "left" and not conditional else "inner"
         )
         kept = joins.take(joined, [*range(width), *range(width + len(positions), len(joined.types))])
         fields = self._aliased(Relation(right, query.fields(), context=len(positions)), node).fields[len(positions) :]
-        self._replace(Relation(kept, (*scope.relation.fields, *fields)))
+        found = Relation(kept, (*scope.relation.fields, *fields))
+        if how == "left" and conditional:
+            self._replace(self._with_unmatched(scope.relation, found, on))
+            return
+        self._replace(found)
+        if conditional:
+            self.where(on)
+
+    def _with_unmatched(self, left: Relation, pairs: Relation, on: exp.Expr | None) -> Relation:
+        """A left join: the pairs for which a condition holds, and the rows of the left that are in none of them."""
+        matched = Scope(pairs, self.source, self.outer)
+        for part in conjuncts(on):
+            self.compiler.subqueries(matched, self.env).keep_where(part)
+        rows = joins.take(matched.relation.node, range(len(pairs.fields)))
+        right = joins.take(pairs.node, range(len(left.fields), len(pairs.fields)))
+        return Relation(joins.completed(left.node, right, rows, "left"), pairs.fields)
+
+    def settle(self) -> None:
+        """Apply the conditions with subqueries to what is joined so far, instead of at the end."""
+        if not self.late:
+            return
+        late, self.late = self.late, []
+        scope = Scope(self.joined(), self.source, self.outer)
+        fields = scope.relation.fields
+        for part in late:
+            self.compiler.subqueries(scope, self.env).keep_where(part)
+        self._replace(Relation(joins.take(scope.relation.node, range(len(fields))), fields))
 
     # --------------------------------------------------------------------------- joins where they stand
 
@@ -577,8 +605,7 @@ class FromClause:
         keys = (on is not None) + bool(using)
         if how not in ("inner", "left") or keys > 1 or not (keys or match):
             raise self.source.refuse(at, "an ASOF join is an inner or left one with ON or USING")
-        if self.late:
-            raise self.source.refuse(at, "ASOF after a subquery in ON is not supported", "use WHERE")
+        self.settle()
         left = self.joined()
         both = Relation(Join(left.node, right.node, (), ()), left.fields + right.fields)
         scope, width = Scope(both, self.source, self.outer), len(left.fields)
@@ -603,10 +630,7 @@ class FromClause:
 
     def _check_sides(self, how: str, at: exp.Expr) -> None:
         if how in ("right", "full"):
-            if self.late:
-                raise self.source.refuse(
-                    self.late[0], f"a subquery in ON before a {how} join is not supported", "use WHERE"
-                )
+            self.settle()
             if self.outer is not None and self.outer.positions:
                 raise self.source.refuse(
                     at, f"a {how} join in a correlated subquery is not supported", "turn it into a LEFT JOIN"
@@ -653,6 +677,11 @@ class FromClause:
             raise self.source.error(
                 at, "E_TYPE", f"{name} is {in_words(a.type)} on one side and {in_words(b.type)} on the other"
             ) from None
+
+
+def _says_something(on: exp.Expr | None) -> bool:
+    """Whether a condition is more than ON TRUE."""
+    return on is not None and not (isinstance(on, exp.Boolean) and on.this)
 
 
 def _given(condition: Expr, start: int) -> Iterator[int]:

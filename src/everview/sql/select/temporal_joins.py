@@ -65,8 +65,9 @@ def joined(
     source.only(version, "this", "expression", "kind")
     if str(version.args.get("kind")).upper() != "AS OF" or str(version.this).upper() != "TIMESTAMP":
         raise source.refuse(version, "tables are FOR SYSTEM_TIME AS OF one time")
-    if how not in ("inner", "left") or on is None or clause.late or at.method:
+    if how not in ("inner", "left") or on is None or at.method:
         raise source.refuse(at, "a join FOR SYSTEM_TIME AS OF is an inner or left one with ON")
+    clause.settle()
     left = clause.joined()
     both = Relation(plan.Join(left.node, right.node, (), ()), left.fields + right.fields)
     scope = Scope(both, source, clause.outer)
