@@ -39,7 +39,6 @@ REFUSED = [
     ("SELECT a FROM v FOR UPDATE", "FOR"),
     ("SELECT array_agg(a, c) FROM v", "c)"),
     ("SELECT string_agg(s, ',', 'x') FROM t", "'x'"),
-    ("UPDATE ONLY v SET c = 1", "ONLY"),
     ("DELETE FROM v LIMIT 1", "LIMIT"),
     ("SELECT sum(a) IGNORE NULLS OVER (ORDER BY a ROWS 1 PRECEDING) FROM v", "sum"),
     ("SELECT a FROM v WHERE a = 1 CONNECT BY a = c", "CONNECT"),

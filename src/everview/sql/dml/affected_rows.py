@@ -1,12 +1,14 @@
 """Expressions over the affected rows of a statement: RETURNING, and DO UPDATE SET.
 
-They are bound before execution, over the columns' types alone; afterwards they are computed for its rows like any
-query, with the rows inlined into the plan.
+They are bound before execution, over a table that does not exist but has the columns' types; afterwards they are
+computed like any query, with the rows in the place of that table. Subqueries among them see the tables as they were
+before the statement, as in PostgreSQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -23,39 +25,54 @@ from everview.sql.select.compiler import Compiler
 from everview.sql.select.from_clause import FromClause
 from everview.sql.select.query import Query
 from everview.sql.select.scopes import Field, Relation, Scope
-from everview.sql.text.error_positions import Source, has_query
+from everview.sql.text.error_positions import Source
 
 if TYPE_CHECKING:
     from everview.session.table import Table
     from everview.sql.statements import Statements
 
 
+_NUMBERS = count(1)
+
+
+def written_later(types: plan.Types) -> plan.Table:
+    """A table that stands for rows that are known on execution (`Statements.written`)."""
+    return plan.Table(-1 - next(_NUMBERS), types)
+
+
 class Affected:
-    """Rows of tables side by side, each with the name by which its columns are known."""
+    """Rows of tables side by side, each with the name by which its columns are known. `within`: the statement, whose
+    WITH their subqueries see.
+    """
 
     def __init__(
-        self, sql: Statements, source: Source, tables: Iterable[tuple[str, Table]], beside: Joined | None = None
+        self,
+        sql: Statements,
+        source: Source,
+        tables: Iterable[tuple[str, Table]],
+        beside: Joined | None = None,
+        within: exp.Expr | None = None,
     ) -> None:
         self.sql = sql
         self.source = source
         named = [(name, c) for name, table in tables for c in relation_of(table).columns]
-        self.types = tuple(c.type for _, c in named)
+        types = tuple(c.type for _, c in named)
         fields = tuple(Field(c.name, name, i == 0 or name == named[0][0]) for i, (name, c) in enumerate(named))
         if beside is not None:
-            self.types += beside.types
+            types += beside.types
             fields += beside.fields
         self.compiler = Compiler(sql.session, source)
-        self.scalars = Scalars(self.compiler, Scope(Relation(plan.Table(-1, self.types), fields), source), {})
+        self.compiler.given = sql.given
+        self.place = written_later(types)
+        self.scope = Scope(Relation(self.place, fields), source)
+        env = {} if within is None else self.compiler.with_clause(within, {})
+        self.scalars = Scalars(self.compiler, self.scope, env)
 
     def bound(self, node: exp.Expr) -> Expr:
         """An expression over the rows."""
-        if has_query(node):
-            raise self.source.refuse(node, "a subquery is not supported here", "ask for it before")
         return self.scalars.bind(node)
 
     def condition(self, node: exp.Expr) -> Expr:
-        if has_query(node):
-            raise self.source.refuse(node, "a subquery is not supported here", "ask for it before")
         return self.scalars.condition(node)
 
     def outputs(self, items: Sequence[exp.Expr]) -> list[tuple[str, Expr]]:
@@ -74,9 +91,13 @@ class Affected:
         if not rows:
             codec = Codec(tuple(e.type for e in exprs), names, self.sql.core.interner)
             return Result(codec, codec.encode_rows([]))
-        node: plan.Node = plan.Constant(tuple(tuple(r) for r in rows), self.types)
+        node = self.scope.relation.node  # with the columns of subqueries
         node = node if where is None else plan.Filter(node, where)
-        return self.sql.answer(Query(plan.Project(node, exprs), names), self.compiler)
+        self.sql.written[self.place] = plan.Constant(tuple(map(tuple, rows)), self.place.types)
+        try:
+            return self.sql.answer(Query(plan.Project(node, exprs), names), self.compiler)
+        finally:
+            del self.sql.written[self.place]
 
 
 class Joined:
@@ -111,7 +132,8 @@ class Returning:
         clause = node.args.get("returning")
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         self.joined = None if joined is None or clause is None else Joined(sql, joined, node, table, source)
-        self.rows = Affected(sql, source, [(target.alias or target.name, table)], self.joined)
+        within = None if clause is None else node
+        self.rows = Affected(sql, source, [(target.alias or target.name, table)], self.joined, within)
         self.beside: list[Row] = []
         """What stands beside each affected row, set when these are known."""
         self.table = table
@@ -120,9 +142,15 @@ class Returning:
         self.outputs = None if clause is None else self.rows.outputs(clause.expressions)
         sql.returning = self.outputs
 
-    def answer(self, rows: Sequence[Row]) -> Result | None:
+    def answer(self, rows: Sequence[Row], before: int) -> Result | None:
+        """The outputs for the rows; `before`: how many changes the transaction had before the statement."""
         if self.outputs is None:
             return None
         if self.joined is not None:
             rows = [(*row, *more) for row, more in zip(rows, self.beside, strict=True)]
-        return self.rows.answer(rows, self.outputs)
+        sql, seen = self.rows.sql, self.rows.sql.snapshot
+        sql.snapshot = before if seen is None else seen
+        try:
+            return self.rows.answer(rows, self.outputs)
+        finally:
+            sql.snapshot = seen

@@ -79,7 +79,7 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
         if isinstance(conflict, str):
             return _inserted(sql, table, full, conflict)
         fresh, old, changed = conflict.split(full)
-        changed = omitted_columns.generated(sql, table, changed)
+        changed = omitted_columns.completed(sql, table, range(len(relation_of(table).columns)), changed)
         with sql.session.transaction():
             replace_rows(sql, table, old, changed)
             insert_rows(sql, table, fresh, "error")
@@ -140,9 +140,10 @@ def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
         sql.affected = len(change())
         return None
     with sql.session.transaction():
+        before = len(sql.core.transactions.pending() or ())
         rows = change()
         row_checks.check_returned(sql.core, returning.table, rows)
-        return returning.answer(rows)
+        return returning.answer(rows, before)
 
 
 def _given(
@@ -200,8 +201,8 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     table = table_of(sql, node.this, source, "UPDATE")
     settings = [pair for setting in node.expressions for pair in settings_of(setting, source)]
     new = positions_of([column for column, _ in settings], table, source)
-    settings, reset = _reset(sql, settings, new, table, source)
-    new = [p for p in new if p not in reset]
+    settings, unset = reset(sql, settings, new, table, source)
+    new = [p for p in new if p not in unset]
     select = of_target(node, [value for _, value in settings])
     others = node.args.get("from_")
     if others is not None:
@@ -217,8 +218,8 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
             rows = _matched(sql, table, rows, width + len(new), returning)
         old = [row[:width] for row in rows]
         changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in rows]
-        if reset:
-            at = [i for i in range(width) if i not in reset]
+        if unset:
+            at = [i for i in range(width) if i not in unset]
             changed = omitted_columns.completed(sql, table, at, [tuple(row[i] for i in at) for row in changed])
         changed = omitted_columns.generated(sql, table, changed)
         replace_rows(sql, table, old, changed)
@@ -227,16 +228,16 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     return lambda: done(sql, change, returning)
 
 
-def _reset(
+def reset(
     sql: Statements, settings: list[tuple[exp.Expr, exp.Expr]], at: list[int], table: Table, source: Source
 ) -> tuple[list[tuple[exp.Expr, exp.Expr]], set[int]]:
     """Assignments of values, and the columns that are set to DEFAULT."""
-    reset = {p for p, (_, value) in zip(at, settings, strict=True) if is_default(value)}
-    kept = [setting for p, setting in zip(at, settings, strict=True) if p not in reset]
+    unset = {p for p, (_, value) in zip(at, settings, strict=True) if is_default(value)}
+    kept = [setting for p, setting in zip(at, settings, strict=True) if p not in unset]
     for place, (column, _) in zip(at, settings, strict=True):
-        if place not in reset:
+        if place not in unset:
             omitted_columns.refuse_given(sql, table, [place], column, source)
-    return kept, reset
+    return kept, unset
 
 
 def settings_of(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Expr]]:
@@ -540,12 +541,11 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     sql.core.access.may_read(relation_of(table).label)  # what it sets may depend on the existing row
     settings = [pair for setting in clause.expressions for pair in settings_of(setting, source)]
     at = positions_of([column for column, _ in settings], table, source)
-    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
-    name = target.alias or target.name
-    omitted_columns.refuse_given(sql, table, at, clause, source)
     by = key if key is not None else relation_of(table).key
-    new = dict(zip(at, (value for _, value in settings), strict=True))
-    return DoUpdate(sql, clause, name, table, by, source, new, lambda e, i, s: _fitted_value(e, table, i, s, source))
+    kept, unset = reset(sql, settings, at, table, source)
+    new: dict[int, exp.Expr | None] = dict.fromkeys(unset)
+    new.update(zip((p for p in at if p not in unset), (value for _, value in kept), strict=True))
+    return DoUpdate(sql, node, table, by, source, new, lambda e, i, s: _fitted_value(e, table, i, s, source))
 
 
 def _alternative(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoNothing:

@@ -17,6 +17,7 @@ from everview.language.relation import relation_of
 from everview.session.rights.principal import doing
 from everview.sql.answers.result import Row
 from everview.sql.dml.affected_rows import Affected
+from everview.sql.dml.omitted_columns import NOT_GIVEN
 from everview.sql.text.error_positions import Source
 from everview.types import NULL
 
@@ -78,14 +79,16 @@ class DoUpdate:
     def __init__(
         self,
         sql: Statements,
-        clause: exp.OnConflict,
-        name: str,
+        node: exp.Insert,
         table: Table,
         key: tuple[int, ...],
         source: Source,
-        settings: Mapping[int, exp.Expr],
+        settings: Mapping[int, exp.Expr | None],
         fit: Fit,
     ) -> None:
+        """`settings`: by position the new value, None for DEFAULT"""
+        clause = node.args["conflict"]
+        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         self.sql = sql
         self.table = table
         self.key = key
@@ -93,8 +96,10 @@ class DoUpdate:
             raise source.error(
                 clause, "E_KEY", f"{relation_of(table).label} has no key, so nothing conflicts", "declare one"
             )
-        self.rows = Affected(sql, source, [(name, table), ("excluded", table)])
-        new = {i: fit(self.rows.bound(value), i, value) for i, value in settings.items()}
+        tables = [(target.alias or target.name, table), ("excluded", table)]
+        self.rows = Affected(sql, source, tables, within=node)
+        new = {i: fit(self.rows.bound(value), i, value) for i, value in settings.items() if value is not None}
+        self.unset = {i for i, value in settings.items() if value is None}
         old: list[Expr] = [ColumnRef(c.type, i) for i, c in enumerate(relation_of(table).columns)]
         self.outputs = [("", e) for e in (*old, *(new.get(i, e) for i, e in enumerate(old)))]
         where = clause.args.get("where")
@@ -125,4 +130,8 @@ class DoUpdate:
             else:
                 fresh.append(row)
         found = self.rows.answer(pairs, self.outputs, self.where).rows()
-        return fresh, [r[:width] for r in found], [r[width:] for r in found]
+        return fresh, [r[:width] for r in found], [self._replacement(r[width:]) for r in found]
+
+    def _replacement(self, row: Row) -> Row:
+        """A new row, without values for the columns that are set to DEFAULT."""
+        return tuple(NOT_GIVEN if i in self.unset else v for i, v in enumerate(row)) if self.unset else row

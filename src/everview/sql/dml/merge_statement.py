@@ -2,7 +2,8 @@
 
 Every WHEN becomes a separate query: for matched rows of the table, for unmatched rows of the source, or for unmatched
 rows of the table, each with its condition and without the rows of the preceding WHENs of its kind. All are evaluated
-before anything is changed. Changing a row of the table twice is an error.
+before anything is changed. Changing a row of the table twice is an error. Columns that are set to DEFAULT, or given it,
+are `NOT_GIVEN` in the rows that the queries find, and get their values last.
 """
 
 from __future__ import annotations
@@ -21,11 +22,18 @@ from everview.sql.answers.result import Row
 from everview.sql.dml import changes, omitted_columns, own_changes
 from everview.sql.dml.affected_rows import Returning
 from everview.sql.dml.changes import Rows
+from everview.sql.dml.omitted_columns import NOT_GIVEN
+from everview.sql.select.compiler import Compiler
+from everview.sql.select.query import Query
 from everview.sql.text import misspellings
 from everview.sql.text.error_positions import Source
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
+
+
+Bound = tuple[Query, Compiler]
+"""A query, and what compiled it"""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,12 @@ class _When:
     new: tuple[int, ...] | None
     """the positions of a new row's columns among those found; None: there is no new row"""
     matched: bool
+    reset: frozenset[int] = frozenset()
+    """the columns that are set to DEFAULT"""
+
+    def changed(self, row: Row) -> Row:
+        """The new row among the columns found."""
+        return tuple(NOT_GIVEN if i in self.reset else row[place] for i, place in enumerate(self.new or ()))
 
 
 def _check_using(source: Source) -> None:
@@ -71,7 +85,7 @@ def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
         _check_once(sql, table, [row[:width] for when, rows in found if when.old and when.matched for row in rows])
         gone = [row[:width] for when, rows in found if when.old and when.new is None for row in rows]
         old = [row[:width] for when, rows in found if when.old and when.new is not None for row in rows]
-        changed = omitted_columns.generated(sql, table, _new(found, old=True))
+        changed = omitted_columns.completed(sql, table, range(width), _new(found, old=True))
         new = omitted_columns.generated(sql, table, _new(found, old=False))
         with sql.session.transaction(), doing("MERGE"):
             if gone:
@@ -85,7 +99,7 @@ def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
 
 def _new(found: list[tuple[_When, list[Row]]], *, old: bool) -> list[Row]:
     """Inserted rows: replacements or additions."""
-    return [tuple(row[i] for i in w.new) for w, rows in found if w.new is not None and w.old == old for row in rows]
+    return [when.changed(row) for when, rows in found if when.new is not None and when.old == old for row in rows]
 
 
 def _whens(sql: Statements, node: exp.Merge, table: Table, source: Source) -> list[_When]:
@@ -134,32 +148,57 @@ def _when(
         if matched or by_source:
             raise source.error(then, "E_SYNTAX", "only rows that are not matched can be inserted", "UPDATE or DELETE")
         return _inserted(sql, node, then, tests, table, source)
-    if not matched and not by_source and word != "DO NOTHING":
-        raise source.error(when, "E_SYNTAX", "rows that are not matched can only be inserted", "INSERT or DO NOTHING")
+    if not matched and not by_source:
+        if word != "DO NOTHING":
+            what = "rows that are not matched can only be inserted"
+            raise source.error(when, "E_SYNTAX", what, "INSERT or DO NOTHING")
+        _of_source(sql, node, [exp.Literal.number(1)], tests, source)  # what its condition reads must be there
+        return None
     settings: list[tuple[exp.Expr, exp.Expr]] = []
     if isinstance(then, exp.Update):
         settings = [pair for setting in then.expressions for pair in changes.settings_of(setting, source)]
     elif word not in ("DELETE", "DO NOTHING"):
         raise source.refuse(then, "WHEN is followed by UPDATE SET, DELETE, INSERT or DO NOTHING")
-    at = changes.positions_of([column for column, _ in settings], table, source)
+    assigned = changes.positions_of([column for column, _ in settings], table, source)
+    settings, reset = changes.reset(sql, settings, assigned, table, source)
+    at = [p for p in assigned if p not in reset]
     select = changes.of_target(node, [value for _, value in settings])
     if matched:
         select.set("joins", [exp.Join(this=node.args["using"].copy(), kind="CROSS")])
         tests = [node.args["on"].copy(), *tests]
     else:
         tests = [_alone(node, node.args["using"].copy()), *tests]
-    rows = _rows(sql, node, select, tests, source, table, [*range(width), *at])
+    rows = _fitted(sql, _bound(sql, node, select, tests, source), [*range(width), *at], node, source, table)
     if word == "DO NOTHING":
         return None
     places = {position: width + i for i, position in enumerate(at)}
     new = None if word == "DELETE" else tuple(places.get(i, i) for i in range(width))
-    return _When(rows, True, new, matched)
+    return _When(rows, True, new, matched, frozenset(reset))
 
 
 def _inserted(
     sql: Statements, node: exp.Merge, then: exp.Insert, tests: list[exp.Expr], table: Table, source: Source
 ) -> _When:
+    width = len(relation_of(table).columns)
+    at, values = _given(then, table, source)
+    kept = [i for i, value in enumerate(values) if not changes.is_default(value)]
+    at, values = [at[i] for i in kept], [values[i] for i in kept]
+    select = _of_source(sql, node, values or [exp.Literal.number(1)], tests, source)
+    rows = _fitted(sql, select, at, node, source, table)
+    omitted_columns.refuse_given(sql, table, at, then, source)
+
+    def full() -> list[Row]:
+        return omitted_columns.completed(sql, table, at, [row[: len(at)] for row in rows()])
+
+    return _When(full, False, tuple(range(width)), False)
+
+
+def _given(then: exp.Insert, table: Table, source: Source) -> tuple[list[int], list[exp.Expr]]:
+    """The columns that INSERT (x, y) VALUES (...) gives values, and the values; none for DEFAULT VALUES."""
     listed, given = then.this, then.expression
+    names = [] if listed is None else listed.expressions
+    if given is None and len(names) == 1 and changes.is_default(names[0]) and source.word_after(names[0]) == "VALUES":
+        return [], []
     if not isinstance(given, exp.Tuple):
         raise source.refuse(then, "INSERT is followed by VALUES (...)")
     for item in given.expressions:
@@ -168,17 +207,17 @@ def _inserted(
                 item.args["alias"], "E_SYNTAX", f"{item.alias} is not expected here", "values have no names"
             )
     width = len(relation_of(table).columns)
-    at = list(range(width)) if listed is None else changes.positions_of(listed.expressions, table, source)
+    at = list(range(width)) if listed is None else changes.positions_of(names, table, source)
     changes.check_width(len(given.expressions), table, at, then, source)
-    select = exp.Select(expressions=list(given.expressions), from_=exp.From(this=node.args["using"].copy()))
-    rows = _rows(sql, node, select, [_alone(node, node.this), *tests], source, table, at)
+    return at, list(given.expressions)
 
-    omitted_columns.refuse_given(sql, table, at, then, source)
 
-    def full() -> list[Row]:
-        return omitted_columns.completed(sql, table, at, rows())
-
-    return _When(full, False, tuple(range(width)), False)
+def _of_source(
+    sql: Statements, node: exp.Merge, values: list[exp.Expr], tests: list[exp.Expr], source: Source
+) -> Bound:
+    """Values for the rows of the source that are not matched and pass tests."""
+    select = exp.Select(expressions=values, from_=exp.From(this=node.args["using"].copy()))
+    return _bound(sql, node, select, [_alone(node, node.this), *tests], source)
 
 
 def _alone(node: exp.Merge, other: exp.Expr) -> exp.Expr:
@@ -191,20 +230,17 @@ def _alone(node: exp.Merge, other: exp.Expr) -> exp.Expr:
     return exp.Not(this=exp.Exists(this=inside))
 
 
-def _rows(
-    sql: Statements,
-    node: exp.Merge,
-    select: exp.Select,
-    tests: list[exp.Expr],
-    source: Source,
-    table: Table,
-    at: list[int],
-) -> Rows:
+def _bound(sql: Statements, node: exp.Merge, select: exp.Select, tests: list[exp.Expr], source: Source) -> Bound:
     condition = tests[0]
     for test in tests[1:]:
         condition = exp.And(this=exp.Paren(this=condition), expression=exp.Paren(this=test))
     select.set("where", exp.Where(this=condition))
-    query, compiler = sql.bound(select, source, change=node)
+    return sql.bound(select, source, change=node)
+
+
+def _fitted(sql: Statements, bound: Bound, at: list[int], node: exp.Merge, source: Source, table: Table) -> Rows:
+    """The rows of a query as columns of the table."""
+    query, compiler = bound
     given = changes.fitted(query, table, at, node, source)
     return lambda: sql.answer(given, compiler).rows()
 

@@ -8,13 +8,13 @@ RETURNING; on execution, the rows are inlined into the plans of its readers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from everview.plan import nodes as plan
 from everview.sql.answers.result import Result
+from everview.sql.dml.affected_rows import written_later
 from everview.sql.select.scopes import Field, Relation
 from everview.sql.text.error_positions import Source
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
 
 CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
-
-_NUMBERS = count(1)
 
 
 def changing(node: exp.Expr) -> list[exp.CTE]:
@@ -35,12 +33,15 @@ def changing(node: exp.Expr) -> list[exp.CTE]:
 def bound(sql: Statements, node: exp.Expr, source: Source, handler: Callable[..., Do], handlers: Any) -> Do:
     """Bind a statement with such queries before it."""
     clause = node.args["with_"]
-    if clause.args.get("recursive"):
-        raise source.refuse(node, "WITH RECURSIVE and queries that change rows do not go together", "leave it out")
     steps: list[tuple[plan.Table | None, Do]] = []
     for i, cte in enumerate(clause.expressions):
         if isinstance(cte.this, CHANGES):
-            steps.append(_step(sql, cte, clause.expressions[:i], source, handlers))
+            recursive = clause.args.get("recursive")
+            if recursive:
+                _check_reads(cte, clause.expressions[i:], source)
+            before = exp.With(expressions=[], recursive=recursive)
+            before.args["expressions"] = clause.expressions[:i]  # which keep their parent
+            steps.append(_step(sql, cte, before, source, handlers))
     last = handler(sql, node, source)
 
     def do() -> Any:
@@ -60,15 +61,23 @@ def bound(sql: Statements, node: exp.Expr, source: Source, handler: Callable[...
     return do
 
 
+def _check_reads(cte: exp.CTE, later: list[exp.CTE], source: Source) -> None:
+    """Refuse a change that reads its own rows, or those of a query behind it, which RECURSIVE makes visible."""
+    names = {c.alias.lower() for c in later}
+    for table in cte.this.find_all(exp.Table):
+        if table.name.lower() in names and not table.db:
+            what = f"a query that changes rows cannot read {table.name}, which is not before it"
+            raise source.refuse(table, what, "give the query another name, or put it behind")
+
+
 def _step(
-    sql: Statements, cte: exp.CTE, before: list[exp.CTE], source: Source, handlers: Any
+    sql: Statements, cte: exp.CTE, before: exp.With, source: Source, handlers: Any
 ) -> tuple[plan.Table | None, Do]:
     node = cte.this
     if node.args.get("with_") is not None:
         raise source.refuse(node, "WITH inside a query that changes rows is not supported", "put it before the others")
-    if before:
-        node.args["with_"] = exp.With(expressions=[])
-        node.args["with_"].args["expressions"] = list(before)
+    if before.expressions:
+        node.args["with_"] = before
     try:
         do = handlers[type(node)](sql, node, source)
     finally:
@@ -78,7 +87,7 @@ def _step(
     if node.args.get("returning") is None or returning is None:
         sql.given[id(node)] = None
         return None, do
-    place = plan.Table(-1 - next(_NUMBERS), tuple(e.type for _, e in returning))
+    place = written_later(tuple(e.type for _, e in returning))
     sql.given[id(node)] = Relation(place, tuple(Field(name) for name, _ in returning))
     return place, do
 

@@ -201,10 +201,22 @@ class Compiler:
         if clause.args.get("recursive"):
             return recursion.bind_all(self, clause.expressions, env)
         for cte in clause.expressions:
-            if self.given.get(id(cte.this), True) is None:  # it changes rows and gives none
-                consumed_parts.understood(cte.args["alias"])
+            if id(cte.this) in self.given:
+                env = self.changed([cte], env)
+            else:
+                env = {**env, cte.alias.lower(): self.cte(cte, env)}
+        return env
+
+    def changed(self, ctes: Sequence[exp.CTE], env: Env) -> Env:
+        """The visible names with the RETURNING of those WITH queries that change rows."""
+        for cte in ctes:
+            if id(cte.this) not in self.given:
                 continue
-            env = {**env, cte.alias.lower(): self.cte(cte, env)}
+            rows = self.given[id(cte.this)]
+            if rows is None:  # it has no RETURNING
+                consumed_parts.understood(cte.args["alias"])
+            else:
+                env = {**env, cte.alias.lower(): self.renamed(cte, rows)}
         return env
 
     def _refuse_twice(self, clause: exp.With) -> None:
@@ -218,9 +230,6 @@ class Compiler:
 
     def cte(self, cte: exp.CTE, env: Env) -> Relation:
         """One WITH query."""
-        given = self.given.get(id(cte.this))
-        if given is not None:
-            return self.renamed(cte, given)
         return self.renamed(cte, self.derived(cte.this, env))
 
     def derived(self, node: exp.Expr, env: Env, parameterised: bool = False) -> Relation:

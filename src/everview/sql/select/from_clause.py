@@ -433,6 +433,7 @@ class FromClause:
             "expressions",
             "version",
             "pivots",
+            "only",
         )
         self.source.only(node, *known)
         if isinstance(node, exp.Table):

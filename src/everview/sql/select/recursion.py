@@ -58,8 +58,12 @@ class Untyped(Exception):
 
 
 def bind_all(compiler: Compiler, ctes: Sequence[exp.CTE], env: Env) -> Env:
-    """The visible names with all queries of a WITH RECURSIVE."""
+    """The visible names with all queries of a WITH RECURSIVE; those that change rows are bound already."""
+    env = compiler.changed(ctes, env)
+    ctes = [cte for cte in ctes if id(cte.this) not in compiler.given]
     by_name = {cte.alias.lower(): cte for cte in ctes}
+    if not ctes:
+        return env
     limit = compiler.source.notes.limits.get(ctes[0].args["alias"].this.meta.get("start", -1))
     for group in components({name: _reads(cte, by_name) for name, cte in by_name.items()}):
         if len(group) == 1 and group[0] not in _reads(by_name[group[0]], by_name):

@@ -256,6 +256,9 @@ class Subqueries:
 
     def exists(self, node: exp.Exists) -> Expr:
         """Whether the subquery has rows, as a value."""
+        inner = node.this.unnest() if isinstance(node.this, exp.Subquery) else node.this
+        if isinstance(inner, exp.Select) and not inner.expressions:  # EXISTS (SELECT FROM t)
+            inner.set("expressions", [exp.Literal.number(1)])
         query, positions = self.bound(node.this)
         right = Threshold(Project(query.node, (*_first(query.node, len(positions)), _TRUE)), "distinct")
         return call("is_not_null", self.scope.append(self.beside(right, positions, "left"))[-1])

@@ -40,6 +40,7 @@ MEANINGLESS: frozenset[tuple[type[exp.Expr], str]] = frozenset(
         (exp.Fetch, "direction"),  # FIRST and NEXT are the same
         (exp.LimitOptions, "rows"),
         (exp.CTE, "materialized"),  # how a query is computed is nobody's business here
+        (exp.Table, "only"),  # no table has descendants
         (exp.Drop, "restrict"),  # is meant unless CASCADE is said
         (exp.PrimaryKey, "include"),  # always there; the parts of what it holds are looked at
         (exp.PrimaryKeyColumnConstraint, "include"),

@@ -227,6 +227,11 @@ class Source:
         before = [t.text.upper() for t in self.tokens if t.start < start and t.text not in "()"]
         return before[-1] if before else ""
 
+    def word_after(self, node: exp.Expr) -> str:
+        """The word after the one at which a node begins, in upper case."""
+        start = offset_of(node)
+        return next((t.text.upper() for t in self.tokens if t.start > start), "")
+
     def _written(self, node: exp.Expr, part: str) -> Token | None:
         """The token by which a part of a node was written, as far as that can be told."""
         tokens = self.tokens
