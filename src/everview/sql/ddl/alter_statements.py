@@ -26,9 +26,9 @@ from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
-from everview.session.changes.defaults import DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
+from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
 from everview.session.names.constraint_rules import UNIQUE, Rule
-from everview.session.names.entries import DefaultSet
+from everview.session.names.entries import Commented, DefaultSet
 from everview.session.names.rollback import all_or_nothing
 from everview.session.relations import declared_columns
 from everview.session.table import Table
@@ -64,13 +64,13 @@ def alter(sql: Statements, statement: statement_reader.Statement) -> None:
     words = Words(statement)
     words.need("ALTER")
     sql.refuse_in_transaction(None, statement.source())
-    words.next_is("MATERIALIZED")
     if words.next_is("SEQUENCE"):
         sequences.alter(sql, words)
         return
-    kind = words.choose("TABLE", "VIEW", "INDEX")
+    kind = words.choose("VIEW") if words.next_is("MATERIALIZED") else words.choose("TABLE", "VIEW", "INDEX")
     optional = words.next_is("IF", "EXISTS")
-    words.next_is("ONLY")
+    if kind == "TABLE":
+        words.next_is("ONLY")
     at = words.at
     name = words.name(f"the {kind.lower()}'s name")
     found = _found(sql, words, kind, name, optional, at)
@@ -149,6 +149,9 @@ class _Alteration:
         self.added: list[str] = []
         """names of constraints that are added"""
         self.before = sql.core.constraints.rules(relation_of(found).label)
+        label = relation_of(found).label
+        self.defaults = {c: text for (name, c), text in sql.core.catalog.defaults.items() if name == label}
+        """what is said of missing values, as altered so far"""
 
     def read(self) -> Callable[[], None]:
         """Parse the actions; return a function that executes them."""
@@ -435,7 +438,7 @@ class _Alteration:
             return
         place = self._place()
         cascade = words.next_is("CASCADE")
-        words.next_is("RESTRICT")
+        cascade or words.next_is("RESTRICT")
         column = self.columns[place]
         if len(self.columns) == 1:
             words.at = at
@@ -519,7 +522,7 @@ class _Alteration:
         at = words.at
         name = words.name("the constraint's name")
         cascade = words.next_is("CASCADE")
-        words.next_is("RESTRICT")
+        cascade or words.next_is("RESTRICT")
         last = relation_of(self.found).label.rpartition(".")[2]
         if name.lower() == f"{last}_pkey".lower() and self.key:
             referring = [f"{r.table} (constraint {r.name})" for r in self._referring({*self.key})]
@@ -570,9 +573,16 @@ class _Alteration:
             self._new_type(place, at)
         elif words.next_is("SET", "DEFAULT"):
             self._set_default(column)
-        elif words.next_is("DROP", "DEFAULT") or words.next_is("DROP", "IDENTITY"):
-            words.next_is("IF", "EXISTS")
+        elif words.next_is("DROP", "DEFAULT"):
+            self._refuse_other_kind(column, at)
             self._say_default(column.name, "")
+        elif words.next_is("DROP", "IDENTITY"):
+            optional = words.next_is("IF", "EXISTS")
+            if self._missing(column.name) in (IDENTITY, IDENTITY_ALWAYS):
+                self._say_default(column.name, "")
+            elif not optional:
+                words.at = at
+                raise words.error(f"{column.name} is no identity", "DROP DEFAULT removes a default", "E_COLUMN")
         else:
             hint = "TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL"
             what = "this change to a column is not understood"
@@ -583,6 +593,7 @@ class _Alteration:
         start = words.at
         if start >= len(words.tokens):
             raise words.error("an expression is missing here", "SET DEFAULT 0")
+        self._refuse_other_kind(column, start)
         text = self._to_comma(start)
         source = replace(self.source, text=f"SELECT {text}", known=None, shown="")
         tree = statement_reader.parsed(source)
@@ -596,8 +607,47 @@ class _Alteration:
 
     def _say_default(self, column: str, text: str) -> None:
         label, core = relation_of(self.found).label, self.sql.core
-        if text or (label, column) in core.catalog.defaults:
+        if text or column in self.defaults:
+            self.defaults[column] = text
             self.said.append(lambda: core.definitions.remarks.add(DefaultSet(label, column, text)))
+
+    def _missing(self, column: str) -> str:
+        """How a column's missing values are found: DEFAULT, IDENTITY ...; empty if they are NULL."""
+        text = self.defaults.get(column, "")
+        return heard(text).kind if text else ""
+
+    def _refuse_other_kind(self, column: _Column, at: int) -> None:
+        """Refuse a change to the DEFAULT of a column whose missing values are found in another way."""
+        kind = self._missing(column.name)
+        if kind not in ("", DEFAULT):
+            self.words.at = at
+            is_generated = kind == ALWAYS
+            what = f"{column.name} is {'a generated column' if is_generated else 'an identity'}, it has no DEFAULT"
+            raise self.words.error(what, "DROP COLUMN" if is_generated else "DROP IDENTITY first", "E_GENERATED")
+
+    def _keep_remarks(self, column: _Column, declared: DataType, at: int) -> None:
+        """A column with another type keeps its comment, and its DEFAULT if that has a value of the type."""
+        label, core = relation_of(self.found).label, self.sql.core
+        comment = core.catalog.comments.get((label, column.name))
+        if comment:
+            self.said.append(lambda: core.definitions.remarks.add(Commented(label, column.name, comment)))
+        kind, self.words.at, end = self._missing(column.name), at, self.words.at
+        if kind == ALWAYS:
+            what = f"{column.name} is a generated column: its type is that of its expression"
+            raise self.words.error(what, "DROP it and ADD another", "E_GENERATED")
+        if kind in (IDENTITY, IDENTITY_ALWAYS) and declared.kind != "int":
+            raise self.words.error(
+                f"{column.name} is an identity: its values are ints", "DROP IDENTITY first", "E_TYPE"
+            )
+        if kind == DEFAULT:
+            text = heard(self.defaults[column.name]).text
+            try:
+                omitted_columns.checked(self.sql, omitted_columns.parsed(text).copy(), declared, Source(text))
+            except EverviewError:
+                what = f"the DEFAULT of {column.name}, {text}, is no value of that type"
+                raise self.words.error(what, f"ALTER COLUMN {column.name} DROP DEFAULT first", "E_TYPE") from None
+        self.words.at = end
+        self._say_default(column.name, self.defaults.get(column.name, ""))
 
     def _set_type(self, place: int, declared: DataType, at: int) -> None:
         column = self.columns[place]
@@ -642,6 +692,7 @@ class _Alteration:
         except EverviewError as error:
             words.at = at
             raise words.error(error.message, "say how: USING expression", "E_TYPE") from None
+        self._keep_remarks(column, declared, at)
         self.columns[place] = _Column(column.name, declared, cast)
 
     def _ends(self) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlglot import TokenType
-
 from everview.errors import did_you_mean
 from everview.session.names.entries import Commented
 from everview.sql.scalar.names import spelled
 from everview.sql.text import statement_reader
-from everview.sql.text.token_reader import Words
+from everview.sql.text.token_reader import TEXTS, Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -23,8 +21,7 @@ def comment(sql: Statements, statement: statement_reader.Statement) -> None:
     words.need("ON")
     if (other := next((o for o in OTHERS if words.next_is(o)), None)) is not None:
         return _of_other(statement, words, other)
-    words.next_is("MATERIALIZED")
-    kind = words.choose("TABLE", "VIEW", "COLUMN")
+    kind = words.choose("VIEW") if words.next_is("MATERIALIZED") else words.choose("TABLE", "VIEW", "COLUMN")
     at = words.at
     written = words.name(f"the {kind.lower()}'s name")
     column = ""
@@ -35,13 +32,14 @@ def comment(sql: Statements, statement: statement_reader.Statement) -> None:
             raise words.error("a column is named with its table", f"COMMENT ON COLUMN table.{column} IS 'text'")
     name, column = _found(sql, words, kind, written, column, at)
     words.need("IS")
-    text = "" if words.next_is("NULL") else words.take("a text in quotes, or NULL", TokenType.STRING)
+    text = "" if words.next_is("NULL") else words.take("a text in quotes, or NULL", *TEXTS)
     words.end()
     if not sql.dry and (text or (name, column) in sql.core.catalog.comments):
         sql.core.definitions.remarks.add(Commented(name, column, text))
 
 
-OTHERS = ("SCHEMA", "EXTENSION", "INDEX", "TYPE", "DOMAIN", "SEQUENCE", "FUNCTION", "CONSTRAINT", "DATABASE", "ROLE")
+OTHERS = ("SCHEMA", "EXTENSION", "INDEX", "TYPE", "DOMAIN", "SEQUENCE", "FUNCTION", "CONSTRAINT", "DATABASE", "ROLE",
+          "AGGREGATE", "PROCEDURE", "TRIGGER", "POLICY", "COLLATION", "LANGUAGE")  # fmt: skip
 """What else dumps comment on."""
 
 
@@ -49,13 +47,13 @@ def _of_other(statement: statement_reader.Statement, words: Words, kind: str) ->
     """A comment that is not kept, and says so: nothing here would show it."""
     name = words.name(f"the {kind.lower()}'s name")
     words.brackets()
-    if kind == "CONSTRAINT":
+    if kind in ("CONSTRAINT", "TRIGGER", "POLICY"):
         words.need("ON")
         words.next_is("DOMAIN")
         words.name("the table's name")
     words.need("IS")
     if not words.next_is("NULL"):
-        words.take("a text in quotes, or NULL", TokenType.STRING)
+        words.take("a text in quotes, or NULL", *TEXTS)
     words.end()
     statement.notes.notices.append(
         f"the comment on {kind.lower()} {name} is ignored: tables, views and columns have them"

@@ -122,7 +122,12 @@ def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
     rows = reader.word() in ("TABLE", "SETOF")
     returns, columns = _returned_rows(reader) if rows else (_returns(reader), [])
     language, body, body_at, strict = "", None, 0, False
+    told: set[str] = set()
     while reader.word():
+        kind = _SAME.get(reader.word(), reader.word())
+        if kind in told:
+            raise reader.error(f"{reader.word()}: this is said twice", hint="leave one of them out")
+        told.add(kind)
         if reader.skip("LANGUAGE"):
             language = reader.take().text.upper()
             if language != "SQL":
@@ -163,6 +168,9 @@ def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
         name, tuple(parameters), returns, text, strict, dialect, tuple(defaults), rows, tuple(columns)
     ), body_at
 
+
+_SAME = {"IMMUTABLE": "VOLATILE", "STABLE": "VOLATILE", "STRICT": "CALLED", "RETURNS": "CALLED", "RETURN": "AS"}
+"""Options that say the same thing in other words, each of which can be given once."""
 
 _AFTER_TYPE = {"LANGUAGE", "STRICT", "RETURNS", "IMMUTABLE", "STABLE", "VOLATILE", "LEAKPROOF", "CALLED", "PARALLEL",
                "COST", "AS", "RETURN"}  # fmt: skip

@@ -49,6 +49,24 @@ class NotGiven:
 
 NOT_GIVEN = NotGiven()
 
+_TEXTS = frozenset(
+    {
+        "int",
+        "float",
+        "decimal",
+        "numeric",
+        "bool",
+        "date",
+        "timestamp",
+        "timestamptz",
+        "time",
+        "interval",
+        "uuid",
+        "enum",
+    }
+)
+"""Kinds of values of which a column of texts takes the text, as in PostgreSQL."""
+
 
 def fitted(value: Expr, declared: DataType, at: exp.Expr, source: Source, what: str = "the column") -> Expr:
     """A value converted to a column: quoted constants are parsed, numbers widened. Limits of the column are checked
@@ -62,7 +80,8 @@ def fitted(value: Expr, declared: DataType, at: exp.Expr, source: Source, what: 
             return constants.text_as(value.value, target, at, source)
     same = value.type.kind == target.kind
     numbers = {value.type.kind, target.kind} <= common_types.NUMBERS | {"numeric"}
-    if not (same or numbers or common_types.common_type((value.type, target)) is not None):
+    as_text = target.kind == "str" and value.type.kind in _TEXTS
+    if not (same or numbers or as_text or common_types.common_type((value.type, target)) is not None):
         raise source.error(
             at,
             "E_TYPE",

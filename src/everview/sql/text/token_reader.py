@@ -28,6 +28,11 @@ _NO_NAMES = {"STRING", "NUMBER", "COMMA", "SEMICOLON", "DOT", "EQ", "FROM", "TO"
 _NAMES = tuple(k for k in TokenType if k.name.isalpha() and k.name not in _NO_NAMES)
 """Kinds of tokens that can be names: many words are keywords somewhere."""
 
+TEXTS = (TokenType.STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING, TokenType.HEREDOC_STRING)
+"""Kinds of tokens that are texts: 'x', E'x', N'x', $$x$$."""
+
+_QUOTED = (*TEXTS, TokenType.IDENTIFIER)
+
 
 class Words:
     """The tokens of a statement, taken one after the other."""
@@ -47,7 +52,10 @@ class Words:
         return SqlError(code, message, hint, before.count("\n") + 1, start - before.rfind("\n"), self.shown)
 
     def _word(self, at: int) -> str:
-        return self.tokens[at].text.upper() if at < len(self.tokens) else ""
+        """A word in upper case; texts and names in quotes are none: IS 'NULL', DROP "column"."""
+        if at >= len(self.tokens) or self.tokens[at].token_type in _QUOTED:
+            return ""
+        return self.tokens[at].text.upper()
 
     def next_is(self, *words: str) -> bool:
         """Take these words if they come next."""

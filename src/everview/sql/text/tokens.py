@@ -46,6 +46,7 @@ STOOD_FOR = "everview words"
 
 _OWN_WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Version: ("SYSTEM_TIME",),
+    **dict.fromkeys((exp.Transaction, exp.Commit, exp.Rollback), ("WORK",)),
     exp.UnloggedProperty: ("UNLOGGED",),
     exp.GeneratedAsIdentityColumnConstraint: ("GENERATED", "ALWAYS", "INCREMENT", "MINVALUE", "MAXVALUE"),
     exp.ComputedColumnConstraint: ("GENERATED", "ALWAYS", "STORED"),
