@@ -95,8 +95,7 @@ class FromClause:
         source = select.args.get("from_")
         if source is not None:
             clause.begin(source.this)
-            for join in select.args.get("joins") or []:
-                clause._join(join)
+            clause._joins(select.args.get("joins") or [])
         elif not clause.leaves:
             clause.leaves.append(Relation(ONE_ROW, (HIDDEN_FIELD,)))
         for lateral in select.args.get("laterals") or []:
@@ -229,8 +228,32 @@ class FromClause:
             self._lateral(node, "inner")
         else:
             self._add(self._keyed(self._factor(node)))
-        for join in node.args.get("joins") or []:
-            self._join(join)
+        self._joins(node.args.get("joins") or [])
+
+    def _joins(self, joins_: Sequence[exp.Join]) -> None:
+        """Joins in their order. What stands between commas belongs together, which matters for RIGHT and FULL."""
+        at = 0
+        while at < len(joins_):
+            end = at + 1
+            while end < len(joins_) and not _is_comma(joins_[end]):
+                end += 1
+            group = joins_[at:end]
+            if _is_comma(group[0]) and any(j.side.upper() in ("RIGHT", "FULL") for j in group[1:]):
+                self._beside(group)
+            else:
+                for join in group:
+                    self._join(join)
+            at = end
+
+    def _beside(self, group: Sequence[exp.Join]) -> None:
+        """One item of a list in FROM with its own joins: FROM a, b FULL JOIN c ON ..."""
+        first = group[0].this
+        if isinstance(first, exp.Lateral) or table_functions.found(first) is not None:
+            for join in group:
+                self._join(join)
+            return
+        self.source.only(group[0], "this")
+        self._add(self._together(self._keyed(self._factor(first)), group[1:], first))
 
     def _keyed(self, leaf: Relation) -> Relation:
         """Note a table's key, for groups by it."""
@@ -482,14 +505,17 @@ class FromClause:
 
     def _inner_joins(self, node: exp.Expr, first: Relation) -> Relation:
         """Joins that belong to one item of FROM."""
-        if not node.args.get("joins"):
+        return self._together(first, node.args.get("joins") or [], node)
+
+    def _together(self, first: Relation, more: Sequence[exp.Join], at: exp.Expr) -> Relation:
+        """A relation with joins of its own."""
+        if not more:
             return first
         if first.context:
-            raise self.source.refuse(node, "a query that reads the one around it is not supported inside parentheses")
+            raise self.source.refuse(at, "a query that reads the one around it is not supported inside parentheses")
         clause = FromClause(self.compiler, self.env, None)
         clause.leaves.append(first)
-        for join in node.args["joins"]:
-            clause._join(join)
+        clause._joins(more)
         clause.settle()
         return clause.joined()
 
@@ -678,6 +704,10 @@ class FromClause:
             raise self.source.error(
                 at, "E_TYPE", f"{name} is {in_words(a.type)} on one side and {in_words(b.type)} on the other"
             ) from None
+
+
+def _is_comma(join: exp.Join) -> bool:
+    return not (join.side or join.kind or join.method or join.args.get("on") or join.args.get("using"))
 
 
 def _says_something(on: exp.Expr | None) -> bool:

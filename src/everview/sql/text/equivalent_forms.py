@@ -6,6 +6,7 @@
     (a, b) < (SELECT x, y ...)                                     a comparison with ((SELECT x ...), (SELECT y ...))
     jsonb_to_recordset(j) AS r(x int, y text)                      a derived table over jsonb_array_elements(j)
     jsonb_to_record(j) AS r(x int, y text)                         a derived table of one row
+    x IN (VALUES (1), (2)), and behind ANY and ALL                 a query over those rows
 
 A pattern finds out whether a text may have one of them, so that others are not searched.
 """
@@ -18,6 +19,7 @@ from sqlglot import exp
 
 _MAYBE = re.compile(
     r"percentile_(cont|disc)\s*\(\s*array|\)\s*(not\s+)?in\s*\(|to_record(set)?\s*\("
+    r"|\b(in|any|some|all)\s*\(\s*values\b"
     r"|\)\s*[=<>!]+\s*((any|some|all)\s*)?\(\s*(select|with)",
     re.IGNORECASE,
 )
@@ -38,6 +40,8 @@ def rephrased(tree: exp.Expr, text: str) -> exp.Expr:
     """
     if _MAYBE.search(text) is None:
         return tree
+    for among in list(tree.find_all(exp.In, exp.Any, exp.Anonymous)):
+        _listed(among)
     for compared in list(tree.find_all(*_COMPARISONS)):
         _comparison(compared)
     for node in list(tree.find_all(exp.WithinGroup, exp.In, exp.Table, exp.Lateral)):
@@ -74,6 +78,29 @@ def _percentiles(node: exp.WithinGroup) -> None:
     if isinstance(whole.parent, exp.Select) and whole.arg_key == "expressions":
         made = exp.alias_(made, name)
     whole.replace(made)
+
+
+# ---- VALUES in the place of a query
+
+
+def _listed(node: exp.Expr) -> None:
+    """VALUES behind IN, ANY or ALL."""
+    if isinstance(node, exp.In):
+        listed = node.expressions
+        if len(listed) == 1 and isinstance(listed[0], exp.Values):
+            node.set("query", exp.Subquery(this=_over(listed[0])))
+            node.set("expressions", None)
+    elif isinstance(node, exp.Anonymous):  # ALL (VALUES ...) is parsed as a call
+        listed = node.expressions
+        if node.name.upper() == "ALL" and len(listed) == 1 and isinstance(listed[0], exp.Values):
+            node.replace(exp.All(this=exp.Subquery(this=_over(listed[0]))))
+    elif isinstance(node.this, exp.Subquery) and isinstance(node.this.this, exp.Values):
+        node.this.set("this", _over(node.this.this))
+
+
+def _over(rows: exp.Values) -> exp.Select:
+    """SELECT * FROM (VALUES ...)"""
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=rows.copy()))
 
 
 # ---- rows in queries
