@@ -314,11 +314,6 @@ def test_now_is_read_once_in_a_statement(db: Session) -> None:
         ("WITH MUTUALLY RECURSIVE r (n) AS (SELECT 1) SELECT * FROM r", "E_SYNTAX", "n has no type"),
         ("WITH MUTUALLY RECURSIVE r (n text) AS (SELECT 1) SELECT * FROM r", "E_RECURSION", "declared as str"),
         ("WITH MUTUALLY RECURSIVE r (n int, k int) AS (SELECT 1) SELECT * FROM r", "E_WIDTH", "1 columns, not 2"),
-        (
-            "WITH MUTUALLY RECURSIVE r (n int) AS (SELECT 1 EXCEPT SELECT n FROM r) SELECT * FROM r",
-            "E_RECURSION",
-            "subtr",
-        ),
         ("CREATE TABLE o (a int) WITH (retention_seconds = 5)", "E_UNSUPPORTED", "would change what there is to see"),
         ("CREATE TABLE o (a int) PARTITION BY RANGE (a)", "E_UNSUPPORTED", "not supported in CREATE TABLE"),
         ("CREATE TABLE o (a int) WITH (shape = 'round')", "E_UNSUPPORTED", "shape='round' is not supported"),

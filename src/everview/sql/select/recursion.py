@@ -12,6 +12,14 @@ them.
 
 `WITH RECURSIVE (RETURN AT RECURSION LIMIT n)` stops after n rounds with the current rows, `ERROR AT` fails there.
 
+`WITH MUTUALLY RECURSIVE` says more, as in Materialize: it *is* an iteration. All queries begin empty. In each round
+they are computed in the order in which they are written, from what the queries before them have in this round, and from
+what they themselves and the queries behind them had in the last one. So it may subtract, count and take the first rows
+of itself; if that never comes to rest, it runs into the limit of rounds. The order matters where a query can lose rows:
+then all queries are one loop, even those that are not recursive, which a query before them reads one round late. Where
+none can, the least fixed point is the same in any order, and each group is a loop of its own (which can be kept as
+trees).
+
 Columns get their names and types from the non-recursive branches.
 """
 
@@ -65,21 +73,55 @@ def bind_all(compiler: Compiler, ctes: Sequence[exp.CTE], env: Env) -> Env:
     if not ctes:
         return env
     limit = compiler.source.notes.limits.get(ctes[0].args["alias"].this.meta.get("start", -1))
-    for group in components({name: _reads(cte, by_name) for name, cte in by_name.items()}):
-        if len(group) == 1 and group[0] not in _reads(by_name[group[0]], by_name):
-            env = {**env, group[0]: _as_declared(compiler, by_name[group[0]], compiler.cte(by_name[group[0]], env))}
-        else:
-            env = {**env, **_fixed_point(compiler, [by_name[name] for name in group], env, limit)}
-    return env
+    reads = {name: _reads(cte, by_name) for name, cte in by_name.items()}
+    mutual = any(_declared(compiler, cte) is not None for cte in ctes)
+    if mutual and limit is not None and any(name in reads[name] for name in _circular(reads)):
+        return {**env, **_fixed_point(compiler, list(ctes), env, limit, in_order=True)}
+    found = env
+    for group in components(reads):
+        if len(group) == 1 and group[0] not in reads[group[0]]:
+            relation = _as_declared(compiler, by_name[group[0]], compiler.cte(by_name[group[0]], found))
+            found = {**found, group[0]: relation}
+            continue
+        made = _fixed_point(compiler, [by_name[name] for name in group], found, limit)
+        if mutual and not (_only_grows(made) or _begins_settled(group, list(by_name), reads)):
+            return {**env, **_fixed_point(compiler, list(ctes), env, limit, in_order=True)}
+        found = {**found, **made}
+    return found
 
 
 def _reads(cte: exp.CTE, names: dict[str, exp.CTE]) -> list[str]:
     return list(dict.fromkeys(t.name.lower() for t in cte.this.find_all(exp.Table) if t.name.lower() in names))
 
 
+def _circular(reads: dict[str, list[str]]) -> list[str]:
+    """The queries that read themselves, directly or by way of others."""
+    return [name for group in components(reads) for name in group if len(group) > 1 or name in reads[name]]
+
+
+def _only_grows(group: dict[str, Relation]) -> bool:
+    """Whether the queries of a loop keep every row while the recursion grows: then the order of the rounds is free."""
+    loop = next(iter(group.values())).node.loop  # type: ignore[attr-defined]
+    return not any(isinstance(node, SHRINKS) for body in loop.bodies for node in _of_variable(body, loop.depth))
+
+
+def _begins_settled(group: list[str], order: list[str], reads: dict[str, list[str]]) -> bool:
+    """Whether a query that reads itself reads nothing else that would change from round to round: only queries before
+    it that have all their rows in the first round."""
+    circular = _circular(reads)
+
+    def settled(name: str, below: int) -> bool:
+        place = order.index(name)
+        return place < below and name not in circular and all(settled(other, place) for other in reads[name])
+
+    [name, *more] = group
+    return not more and all(settled(other, order.index(name)) for other in reads[name] if other != name)
+
+
 def _fixed_point(
-    compiler: Compiler, ctes: list[exp.CTE], env: Env, limit: tuple[str, int] | None
+    compiler: Compiler, ctes: list[exp.CTE], env: Env, limit: tuple[str, int] | None, in_order: bool = False
 ) -> dict[str, Relation]:
+    """The queries as one loop; `in_order`: each sees what those before it have in the same round."""
     parameterised = any(compiler.parameters.are_read(cte.this, env) for cte in ctes)
     shapes = _shapes(compiler, ctes, env, parameterised)
     types: list[Types] = [s.node.types for s in shapes]
@@ -90,7 +132,11 @@ def _fixed_point(
         try:
             variables = [replace(s, node=Variable(depth, i, types[i])) for i, s in enumerate(shapes)]
             inside = {**env, **{c.alias.lower(): v for c, v in zip(ctes, variables, strict=True)}}
-            bodies = [_body(compiler, c, inside, t, parameterised) for c, t in zip(ctes, types, strict=True)]
+            bodies: list[Node] = []
+            for cte, shape, kinds in zip(ctes, shapes, types, strict=True):
+                bodies.append(_body(compiler, cte, inside, kinds, parameterised))
+                if in_order:
+                    inside[cte.alias.lower()] = replace(shape, node=_as(bodies[-1], kinds))
         finally:
             compiler.loop_depth = outside
         wider = [widened(t, [b.types]) for t, b in zip(types, bodies, strict=True)]
@@ -101,7 +147,8 @@ def _fixed_point(
         types, depth = wider, needed
     mutual = any(_declared(compiler, cte) is not None for cte in ctes)
     for cte, body in zip(ctes, bodies, strict=True):
-        _check(compiler, cte, body, depth, mutual)
+        if not mutual:
+            _check(compiler, cte, body, depth)
     rounds = None if limit is None else limit[1]
     at_limit: Literal["error", "stop"] = "stop" if limit is not None and limit[0] == "return" else "error"
     typed = tuple(_as(b, t) for b, t in zip(bodies, types, strict=True))
@@ -189,15 +236,27 @@ def _as(node: Node, types: Types) -> Node:
     return Project(node, tuple(type(e)(t, e.index) for e, t in zip(joins.refs(node.types), types, strict=True)))  # type: ignore[call-arg, attr-defined]
 
 
-def _check(compiler: Compiler, cte: exp.CTE, body: Node, depth: int, mutual: bool) -> None:
-    """Refuse what has no clear fixed point. WITH MUTUALLY RECURSIVE declares that it is one, even with UNION ALL."""
+SHRINKS = (Negate, Reduce, TopK, Window, PythonReduce)
+"""What can lose rows when what it reads grows (and a `Threshold` of what was subtracted)."""
+
+
+def _of_variable(body: Node, depth: int) -> list[Node]:
+    """The nodes of a body that depend on the loop's variables, also through loops inside it."""
     free = free_variables_below(body)
-    bag = isinstance(cte.this, exp.Union) and not cte.this.args.get("distinct") and not mutual
+    return [
+        n for n in body.walk() if not isinstance(n, Loop) and id(n) in free and any(d == depth for d, _ in free[id(n)])
+    ]
+
+
+def _check(compiler: Compiler, cte: exp.CTE, body: Node, depth: int) -> None:
+    """Refuse what has no clear fixed point."""
+    free = free_variables_below(body)
+    bag = isinstance(cte.this, exp.Union) and not cte.this.args.get("distinct")
 
     def reads(node: Node) -> bool:
         return any(d == depth for d, _ in free[id(node)])
 
-    inside = [n for n in body.walk() if not isinstance(n, Loop) and id(n) in free and reads(n)]
+    inside = _of_variable(body, depth)
     for node in sorted(inside, key=lambda n: isinstance(n, Negate)):  # an aggregate is named before what it is made of
         problem = _problem(node, bag, reads)
         if problem:
