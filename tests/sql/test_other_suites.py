@@ -327,6 +327,13 @@ def test_now_is_read_once_in_a_statement(db: Session) -> None:
         ("SELECT interval '1 day 2:03' hour", "E_UNSUPPORTED", "more than whole hours"),
         ("SHOW TABLES AS OF 1", "E_UNSUPPORTED", "only a SELECT"),
         ("SELECT * REPLACE (i.a + 1 AS a) FROM i JOIN i AS j ON true", "E_AMBIGUOUS", "several columns a"),
+        ("CREATE SINK s INTO i AS SELECT 1", "E_UNSUPPORTED", "does not write into a table"),
+        ("CREATE SINK s FROM nope WITH (connector = 'x')", "E_TABLE", "there is no table or view nope"),
+        ("CREATE SINK s WITH (connector = 'x')", "E_SYNTAX", "FROM is missing"),
+        ("CREATE TABLE o (a int REFERENCES i (a))", "E_NO_KEY", "neither its key nor UNIQUE"),
+        ("CREATE TABLE o (a int AS b + 1, b int, c int AS a - 1)", "E_COLUMN", "there is no column a"),
+        ("CREATE TABLE o (a int x AS 1 + 1)", "E_TYPE", "there is no type int x"),
+        ("WITH MUTUALLY RECURSIVE r (n int x) AS (SELECT 1) SELECT * FROM r", "E_TYPE", "there is no type int x"),
         ("USE public", "E_UNSUPPORTED", "SET search_path"),
         ("CREATE DATABASE d", "E_UNSUPPORTED", "CREATE DATABASE is not supported"),
         ("SELECT 1 AS a UNION SELECT 'x'", "E_TYPE", "'x' is not a valid int"),
@@ -362,6 +369,33 @@ def _told(db: Session, text: str) -> list[str]:
         ("CREATE TABLE o (a int) APPEND ONLY", ["APPEND ONLY is ignored"]),
         ("CREATE TABLE o (a int) WITH (connector = 'kafka', topic = 'x')", ["no rows are read by connector 'kafka'"]),
         ("CREATE SOURCE o (a int) WITH (connector = 'kafka') FORMAT PLAIN ENCODE JSON", ["CREATE SOURCE", "no rows"]),
+        ("CREATE SOURCE o (a int) ROW FORMAT JSON", ["CREATE SOURCE"]),
+        (
+            "CREATE TABLE o (a int) WITH (connector = 'x') FORMAT UPSERT ENCODE AVRO (k = 'l')",
+            ["FORMAT ...", "no rows"],
+        ),
+        ("CREATE TABLE o (a int METADATA FROM 'k' VIRTUAL, b ROW<c INT, d STRING> METADATA)", ["a META", "b META"]),
+        ("CREATE TABLE o (a int NOT NULL FOREIGN KEY REFERENCES i (a))", ["REFERENCES i (a) is ignored"]),
+        ("CREATE TABLE o (a int, p timestamptz AS PROCTIME())", ["DEFAULT now()"]),
+        ("CREATE CLUSTER c REPLICAS (r1 (SIZE '1'))", ["no clusters"]),
+        ("DROP CLUSTER IF EXISTS c CASCADE", ["no clusters"]),
+        ("CREATE SECRET s AS 'x'", ["no secrets"]),
+        ("CREATE CONNECTION k TO KAFKA (BROKER 'h:9092')", ["no connections"]),
+        ("CREATE SINK s FROM i WITH (connector = 'blackhole')", ["nothing is written"]),
+        (
+            "CREATE SINK s AS SELECT a FROM i WITH (connector = 'kafka') FORMAT PLAIN ENCODE JSON",
+            ["nothing is written"],
+        ),
+        (
+            "CREATE SINK s FROM i INTO KAFKA CONNECTION k (TOPIC 't') FORMAT JSON ENVELOPE UPSERT",
+            ["nothing is written"],
+        ),
+        ("ALTER SINK s RENAME TO t", ["no named sinks"]),
+        ("DROP SINK s", ["no named sinks"]),
+        ("CREATE DEFAULT INDEX ON i", ["keep the indexes that they need"]),
+        ("SELECT a FROM i GROUP BY a OPTIONS (AGGREGATE INPUT GROUP SIZE = 9)", ["GROUP SIZE"]),
+        ("SET 'sql-client.execution.result-mode' = 'tableau'", ["sql-client.execution.result-mode is ignored"]),
+        ("RESET 'table.dml-sync'", []),
         ("CREATE TABLE o (a int, b text) PARTITIONED BY (b)", ["is ignored"]),
         ("CREATE TABLE o (a int) WITH (fillfactor = 70)", ["fillfactor of CREATE TABLE is ignored"]),
         ("CREATE MATERIALIZED VIEW o IN CLUSTER big AS SELECT a FROM i", ["IN CLUSTER big is ignored"]),
@@ -416,6 +450,33 @@ def test_tables_as_other_systems_make_them(db: Session) -> None:
     with pytest.raises(ev.InputError, match="twice"):
         db.sql("CREATE TABLE keyed (a int PRIMARY KEY) AS SELECT 1 UNION ALL SELECT 1")
     assert "keyed" not in db
+
+
+def test_columns_with_a_type_and_an_expression(db: Session) -> None:
+    """x int AS a + b, as in RisingWave and MySQL: the value is cast, and may read columns behind it."""
+    db.sql("""
+        CREATE TABLE c (low int AS v - 1, v int, high int AS v + 1.02, f double AS v + 1.02);
+        INSERT INTO c (v) VALUES (1), (2);
+        CREATE VIEW total AS SELECT sum(low) AS low, sum(high) AS high FROM c
+    """)
+    assert sorted(db.sql("SELECT * FROM c").rows()) == [(0, 1, 2, 2.02), (1, 2, 3, 3.02)]
+    db.sql("UPDATE c SET v = 5 WHERE v = 2")
+    assert db["total"].rows() == [(4, 8)]
+    with pytest.raises(ev.EverviewError, match="GENERATED ALWAYS"):
+        db.sql("UPDATE c SET low = 1")
+    with pytest.raises(ev.PlanError, match="two columns"):
+        db.sql("CREATE TABLE d (r ROW<x INT, y INT>, v int AS 1 + 1, v int)")
+
+
+def test_sources_are_dropped_and_renamed_as_tables(db: Session) -> None:
+    db.sql("""
+        CREATE SOURCE s (a int) WITH (connector = 'datagen', fields.a.kind = 'sequence') FORMAT PLAIN ENCODE JSON;
+        CREATE VIEW v AS SELECT a FROM s;
+        ALTER SOURCE s RENAME TO r; INSERT INTO r VALUES (1)
+    """)
+    assert db["v"].rows() == [(1,)]
+    db.sql("DROP SOURCE r CASCADE; CREATE TYPE id AS varchar; CREATE TABLE r (x id NOT NULL); DROP SOURCE IF EXISTS q")
+    assert list(db["r"].schema()) == ["x"]
 
 
 def test_a_recursive_view(db: Session) -> None:

@@ -53,6 +53,7 @@ from everview.sql.ddl import (
     comments,
     definitions,
     domain_statements,
+    elsewhere,
     indexes,
     no_ops,
     schemas,
@@ -681,6 +682,10 @@ def _command(statement: statement_reader.Statement) -> Callable[[Statements, sta
             return roles.owner
     if statement.first == "SET" and no_ops.is_tuning(no_ops.named(statement)):
         return no_ops.passed_over
+    if elsewhere.is_about(statement):
+        return elsewhere.passed_over
+    if statement.start == "CREATE TYPE" and domain_statements.is_alias(statement):
+        return domain_statements.create
     return _ACCESS.get(statement.start) or _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
 
 

@@ -11,4 +11,5 @@ Read in this order:
     settings                                  CREATE TYPE, SET TIME ZONE
     domains, domain_statements                CREATE DOMAIN
     declarations, options, sequences, no_ops  table declarations; WITH (...); statements without effect
+    elsewhere                                 statements about other systems' clusters, secrets and sinks
 """

@@ -220,21 +220,29 @@ class Reading:
             self._constraint(None if name is None else name.name, each.kind, item.name)
 
     def _untyped(self, item: exp.ColumnDef) -> None:
-        """x AS a + b: a generated column with the expression's type; x AS PROCTIME(): the time of arrival."""
+        """x [int] AS a + b: a generated column, of the expression's type if none is given; x AS PROCTIME(): the time
+        of arrival.
+        """
         kinds = [c.args.get("kind") for c in item.args.get("constraints") or []]
         if len(kinds) != 1 or not isinstance(kinds[0], exp.ComputedColumnConstraint):
             raise self.source.error(item, "E_TYPE", f"the column {item.name} has no type")
         inside = kinds[0].this
+        written = self.source.notes.computed.get(item.this.meta.get("start", -1))
+        kind = None if written is None else names.written_type(written, item, self.source)
+        declared = None if kind is None else names.column_type(kind, self.source).optional()
         if isinstance(inside, exp.Anonymous) and inside.name.lower() == "proctime" and not inside.expressions:
             consumed_parts.understood(kinds[0])
-            self.found.schema[item.name] = TIMESTAMP.optional()
+            self.found.schema[item.name] = declared or TIMESTAMP.optional()
             self.found.defaults[item.name] = said(DEFAULT, "now()")
             self.source.notes.notices.append(
                 f"{item.name} AS PROCTIME() is a column with DEFAULT now(): when a row was inserted"
             )
             return
-        earlier = {n: t for n, t in self.found.schema.items() if n not in {c for c, _, _ in self._computed}}
-        self.found.schema[item.name] = self._scope(earlier).bind(inside.copy()).type.optional()
+        if kind is not None and declared is not None:  # its expression may read columns behind it
+            self.found.schema[item.name], self._kinds[item.name] = declared, kind
+        else:
+            earlier = {n: t for n, t in self.found.schema.items() if n not in {c for c, _, _ in self._computed}}
+            self.found.schema[item.name] = self._scope(earlier).bind(inside.copy()).type.optional()
         self._constraint(None, kinds[0], item.name)
 
     def _precision(self, kind: exp.DataType) -> None:
@@ -498,7 +506,16 @@ class Reading:
                 raise self.source.error(node, "E_COLUMN", what, did_you_mean(column, schema))
         if len(there) != len(columns):
             raise self.source.error(node, "E_WIDTH", f"{len(columns)} columns refer to {len(there)}")
-        columns, there = self._must_be_unique(label, columns, there, key, own, node)
+        found = self._as_unique(label, columns, there, key, own)
+        if found is None and self.source.notes.loose_references:
+            consumed_parts.understood(reference)
+            written = f"FOREIGN KEY REFERENCES {label} ({', '.join(there)})"
+            self.source.notes.notices.append(f"{written} is ignored: it is neither a key nor UNIQUE")
+            return
+        if found is None:
+            what = f"({', '.join(there)}) of {label} is neither its key nor UNIQUE"
+            raise self.source.error(node, "E_NO_KEY", what, "declare it UNIQUE, or refer to the key")
+        columns, there = found
         for mine, theirs in zip(columns, there, strict=True):
             self._same_type(mine, self._columns[mine], theirs, schema[theirs], node)
         if other is not None and any(
@@ -537,18 +554,17 @@ class Reading:
             raise self.source.error(table, "E_TABLE", f"there is no table {name} to refer to", hint)
         return found
 
-    def _must_be_unique(
-        self, label: str, here: list[str], there: list[str], key: list[str], own: bool, node: exp.Expr
-    ) -> tuple[list[str], list[str]]:
-        """Check that the referenced columns are a key or unique; both sides in that order."""
+    def _as_unique(
+        self, label: str, here: list[str], there: list[str], key: list[str], own: bool
+    ) -> tuple[list[str], list[str]] | None:
+        """The two sides in the order of a key or UNIQUE that has the referenced columns; None if there is none."""
         uniques = [list(r.columns) for r in self.sql.core.constraints.rules(label) if r.kind == UNIQUE]
         if own:
             uniques += [list(w.rule.columns) for w in self.found.wanted if w.rule.kind == UNIQUE]
         for unique in (key, *uniques):
             if {*unique} == {*there}:
                 return [here[there.index(c)] for c in unique], list(unique)
-        what = f"({', '.join(there)}) of {label} is neither its key nor UNIQUE"
-        raise self.source.error(node, "E_NO_KEY", what, "declare it UNIQUE, or refer to the key")
+        return None
 
     def _same_type(self, mine: str, here: DataType, theirs: str, there: DataType, node: exp.Expr) -> None:
         if in_plans(here).optional() != in_plans(there).optional():

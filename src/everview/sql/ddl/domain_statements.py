@@ -27,10 +27,11 @@ _KINDS = (
 
 
 def create(sql: Statements, statement: Statement) -> None:
-    """CREATE DOMAIN name [AS] type [DEFAULT x] [NOT NULL] [CHECK (...)]"""
+    """CREATE DOMAIN name [AS] type [DEFAULT x] [NOT NULL] [CHECK (...)]; CREATE TYPE name AS type, in Feldera's SQL"""
     sql.refuse_in_transaction(None, statement.source())
     words = Words(statement)
-    words.need("CREATE", "DOMAIN")
+    words.need("CREATE")
+    words.choose("DOMAIN", "TYPE")
     target = _target(words)
     source = sql.placed(statement.source())
     name = schemas.new_name(sql, target, source)
@@ -47,6 +48,13 @@ def create(sql: Statements, statement: Statement) -> None:
     column.set("this", exp.to_identifier("value"))
     declared = declarations.Reading(sql, name, table).read([column], column)
     sql.core.definitions.remarks.add(TypeMade(name, declared.schema["value"], rules))
+
+
+def is_alias(statement: Statement) -> bool:
+    """Whether a CREATE TYPE gives another type a name: CREATE TYPE id AS text."""
+    after = [t.text.upper() for t in statement.tokens[2:]]
+    at = after.index("AS") + 1 if "AS" in after else 0
+    return at in (2, 4) and after[at : at + 1] not in ([], ["("], ["ENUM"], ["RANGE"], ["LIST"], ["MAP"])
 
 
 def drop(sql: Statements, statement: Statement) -> None:

@@ -68,6 +68,7 @@ TUNING_PREFIXES = (
     "spark.sql.adaptive.",
     "spark.sql.codegen.", "spark.sql.autobroadcast", "spark.sql.join.prefer", "spark.sql.cbo", "spark.sql.optimizer",
     "table.exec.mini-batch.", "table.exec.resource.", "table.optimizer.", "parallelism.", "pipeline.", "state.backend",
+    "sql-client.", "table.display.", "table.dml-sync", "table.plan.",
     "execution.checkpointing.", "execution.parallelism", "auto_vacuum", "autovacuum_", "debug_print_", "log_",
 )  # fmt: skip
 
@@ -93,7 +94,7 @@ def named(statement: statement_reader.Statement) -> str:
     while words[:1] in (["session"], ["local"]) and len(words) > 1 and words[1] not in ("=", "to"):
         words = words[1:]
     end = next((i for i, word in enumerate(words) if word in ("=", "to")), len(words))
-    return "".join(words[:end])
+    return "".join(words[:end]).strip("'")
 
 
 def nothing(sql: Statements, statement: statement_reader.Statement) -> None:

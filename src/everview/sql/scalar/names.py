@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import ParseError
 
 from everview.codes.digits import whole_number
 from everview.codes.limits import INTEGER
 from everview.errors import closest
+from everview.sql.text.dialects import Everview
 from everview.sql.text.error_positions import Source
 from everview.types import (
     BOOL,
@@ -71,6 +74,21 @@ TYPE_NAMES = (
     "jsonb", "bool", "double", "string", "tinyint", "serial", "bigserial", "enum", "array", "map", "struct", "row",
 )  # fmt: skip
 """Type names suggested for misspelt ones."""
+
+
+def written_type(text: str, at: exp.Expr, source: Source) -> exp.DataType:
+    """The type that a part of a statement is, which was noted as a text; `at` is what it is the type of.
+
+    >>> written_type("varchar(3)", exp.column("a"), Source("a varchar(3)")).sql()
+    'VARCHAR(3)'
+    """
+    try:
+        cast = sqlglot.parse_one(f"CAST(NULL AS {text})", read=Everview)
+    except ParseError:
+        cast = None
+    if not isinstance(cast, exp.Cast) or cast.args.get("format"):
+        raise source.error(at, "E_TYPE", f"there is no type {text}")
+    return cast.to
 
 
 def data_type(kind: exp.DataType, source: Source) -> DataType:

@@ -50,7 +50,7 @@ from everview.plan.nodes import (
     Variable,
 )
 from everview.plan.windows import Window
-from everview.sql.scalar.names import data_type
+from everview.sql.scalar.names import data_type, written_type
 from everview.sql.select.scopes import Field, Relation
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _declared(compiler: Compiler, cte: exp.CTE) -> Relation | None:
     types = compiler.source.notes.types.get(alias.this.meta.get("start", -1))
     if types is None:
         return None
-    kinds = tuple(data_type(exp.DataType.build(t, dialect="postgres"), compiler.source).optional() for t in types)
+    kinds = tuple(data_type(written_type(t, alias, compiler.source), compiler.source).optional() for t in types)
     return Relation(Table(-1, kinds), tuple(Field(c.name) for c in alias.columns))
 
 

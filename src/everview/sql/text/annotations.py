@@ -45,6 +45,10 @@ class Notes:
     """EMIT ON WINDOW CLOSE, and where"""
     types: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """types of the columns of a WITH MUTUALLY RECURSIVE, by the query's name"""
+    computed: dict[int, str] = field(default_factory=dict)
+    """the type of a column x int AS a + b, by the column's name"""
+    loose_references: bool = False
+    """x int FOREIGN KEY REFERENCES t (id), as in Feldera: what is referred to need not be a key"""
     notices: list[str] = field(default_factory=list)
     """the notices"""
     skipped: list[str] = field(default_factory=list)

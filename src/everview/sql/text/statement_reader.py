@@ -243,7 +243,7 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             notes.as_of = whole_number(words[i + 2])
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
-        elif words[i : i + 2] == ["TABLE", "("] and words[i + 2 : i + 3] and words[i + 2] in _WINDOWS:
+        elif words[i] in _WINDOWS and words[i + 1 : i + 2] == ["("] and _is_foreign_window(words, i):
             _unwrap(text, words, tokens, i, notes, remove)
         elif words[i] == "OVERRIDING" and words[0] in ("INSERT", "WITH") and words[i + 2 : i + 3] == ["VALUE"]:
             _note_overriding(text, words, tokens, i, notes, remove)
@@ -287,19 +287,25 @@ _ARGUMENTS = {
 """The names of arguments, in the order in which we take them."""
 
 
+def _is_foreign_window(words: list[str], at: int) -> bool:
+    """Whether the arguments are as Flink and Calcite write them, in TABLE(...) or not: TABLE t, or DATA => TABLE t."""
+    return (
+        words[at - 2 : at] == ["TABLE", "("] or words[at + 2 : at + 3] == ["TABLE"] or words[at + 3 : at + 4] == ["=>"]
+    )
+
+
 def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
-    """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) as Flink and Calcite write it is TUMBLE(t, ts, ...); arguments may
-    have names, DATA => TABLE t, if they stand in order.
+    """[TABLE(]TUMBLE(TABLE t, DESCRIPTOR(ts), ...)[)] as Flink and Calcite write it is TUMBLE(t, ts, ...); arguments
+    may have names, DATA => TABLE t, if they stand in order.
     """
-    depth, named = 0, 0
+    depth, named, end = 0, 0, len(words)
     for i in range(at + 1, len(words)):
         depth += (words[i] == "(") - (words[i] == ")")
         if depth == 0:
-            remove(at, at + 1)
-            remove(i, i)
+            end = i
             break
-        if depth == 2 and words[i + 1 : i + 2] == ["=>"]:
-            names = _ARGUMENTS[words[at + 2]]
+        if depth == 1 and words[i + 1 : i + 2] == ["=>"]:
+            names = _ARGUMENTS[words[at]]
             if words[i] != (names[named] if named < len(names) else ""):
                 hint = f"in this order: {', '.join(names)}"
                 what = f"{tokens[i].text} is not expected here"
@@ -312,8 +318,11 @@ def _unwrap(text: str, words: list[str], tokens: list[Token], at: int, notes: No
         elif words[i : i + 2] == ["DESCRIPTOR", "("] and words[i + 3 : i + 4] == [")"]:
             remove(i, i + 1)
             remove(i + 3, i + 3)
-        elif words[i] == "PARTITION BY" and words[at + 2] == "SESSION":
+        elif words[i] == "PARTITION BY" and words[at] == "SESSION":
             _note_partition(text, words, tokens, i, notes, remove)
+    if words[at - 2 : at] == ["TABLE", "("] and words[end + 1 : end + 2] == [")"]:
+        remove(at - 2, at - 1)
+        remove(end + 1, end + 1)
 
 
 def _note_partition(text: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
