@@ -177,6 +177,44 @@ def test_a_view_on_closed_windows_only_grows() -> None:
     assert set(changes) == {1}
 
 
+@pytest.mark.parametrize("shards", [0, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_the_watermark_has_passed(shards: int, seed: int) -> None:
+    """Without a window each row is its own: told once no other row can come before it, and never taken back."""
+    db = local_shards(shards=shards) if shards else ev.connect()
+    db.sql(TABLE)
+    ranked = "SELECT k, at, v, row_number() OVER w AS n, lag(v) OVER w AS l, sum(v) OVER w AS s FROM t"
+    for name, query in (
+        ("plain", "SELECT k, at, v + 1 AS v FROM t WHERE v > 2"),
+        ("each", "SELECT k, unnest(ARRAY[v, 2 * v]) AS v FROM (SELECT * FROM t WHERE k = 1) AS t"),
+        ("ranked", f"{ranked} WINDOW w AS (PARTITION BY k ORDER BY at, v)"),
+    ):
+        db.sql(f"CREATE VIEW {name} AS {query} EMIT ON WINDOW CLOSE")
+    gone: list[tuple[Any, int]] = []
+    for name in ("plain", "each", "ranked"):
+        db[name].subscribe(lambda batch: gone.extend(c for c in batch.rows() if c[1] < 0), snapshot=False)
+    model, chance = Model(), random.Random(seed)
+    for step in range(12):
+        new = _batch(chance, 3.0 * step)
+        model.take([], new)
+        _change(db, [], new)
+        told = [r for r in model.rows if r[1] is not None and model.mark is not None and r[1] < model.mark]
+        assert Counter(db["plain"].rows()) == Counter((k, _moment(at), v + 1) for k, at, v in told if v > 2)
+        assert Counter(db["each"].rows()) == Counter((k, n * v) for k, _, v in told if k == 1 for n in (1, 2))
+        wanted = []
+        for key in (0, 1):
+            values = [(at, v) for k, at, v in sorted(told, key=lambda r: (r[1] or 0, r[2])) if k == key]
+            for i, (at, v) in enumerate(values):
+                so_far = sum(w for other, w in values if (other, w) <= (at, v))
+                wanted.append((key, _moment(at), v, i + 1, values[i - 1][1] if i else None, so_far))
+        assert Counter(db["ranked"].rows()) == Counter(wanted)
+    assert model.late
+    assert not gone
+    passed = next(r for r in model.rows if r[1] is not None and model.mark is not None and r[1] < model.mark)
+    with pytest.raises(ev.InputError, match="E_APPEND"):
+        _change(db, [passed], [])
+
+
 def test_rows_of_closed_windows_stay_until_the_view_goes() -> None:
     db = ev.connect()
     db.sql("CREATE TABLE t (id int PRIMARY KEY, at timestamp, v int, WATERMARK FOR at AS at)")
@@ -233,9 +271,18 @@ def test_a_late_row_does_not_replace_one_with_its_key() -> None:
 def test_what_is_refused() -> None:
     db = ev.connect()
     db.sql(TABLE)
-    db.sql("CREATE TABLE plain (at timestamp)")
+    db.sql("CREATE TABLE plain (at timestamp); CREATE TABLE other (at timestamp)")
     for text, code in (
-        ("CREATE VIEW v AS SELECT k FROM t EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT 1 AS x FROM other EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT DISTINCT k FROM t EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT k, v FROM t ORDER BY v LIMIT 2 EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT k FROM t WHERE v IN (SELECT max(v) FROM t) EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT k, lead(v) OVER (ORDER BY at) AS n FROM t EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT k, lag(v) OVER (ORDER BY v) AS n FROM t EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT k, lag(v) OVER (ORDER BY at DESC) AS n FROM t EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT k, sum(v) OVER () AS n FROM t EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
+        ("CREATE VIEW v AS SELECT a.k FROM t AS a, other AS b EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
         ("CREATE VIEW v AS SELECT * FROM TUMBLE(plain, at, INTERVAL '1 s') EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
         ("CREATE TABLE u (at timestamp) EMIT ON WINDOW CLOSE", "E_UNSUPPORTED"),
         ("CREATE TABLE u (at timestamp, WATERMARK FOR other AS at)", "E_COLUMN"),

@@ -27,6 +27,7 @@ from everview.session.clock.watermarks import Watermark
 from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.view import View
+from everview.sql.clock import watermarks
 from everview.sql.ddl import options, schemas, sequences, settings, sql_functions, watermark
 from everview.sql.ddl.create_table_as import create_filled, filled_rows
 from everview.sql.ddl.declarations import Declared, Reading
@@ -171,8 +172,15 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
         raise source.error_at(
             source.notes.emit_at,
             "E_UNSUPPORTED",
-            "EMIT ON WINDOW CLOSE needs a window in FROM",
+            "EMIT ON WINDOW CLOSE needs a window in FROM, or a table with a watermark",
             "FROM TUMBLE(t, ts, INTERVAL '1 minute')",
+        )
+    if source.notes.emit_at is not None and source.notes.emits_rows and not watermarks.told_once(compiler, query.node):
+        raise source.error_at(
+            source.notes.emit_at,
+            "E_UNSUPPORTED",
+            "rows that the watermark has passed would change again in this query",
+            "group by windows: FROM TUMBLE(t, ts, INTERVAL '1 minute'); OVER may look back by the watermark's column",
         )
     plain = joins.take(query.node, range(query.width))
     collection = sql.collection(compiler, plain, columns)

@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
 from everview.session.clock.filters import Term
 from everview.sql.answers import files
 from everview.sql.answers.parameters import PARAMETER
-from everview.sql.clock import temporal_tables
+from everview.sql.clock import temporal_tables, watermarks
 from everview.sql.scalar.moment_forms import JAVA
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.scalar.type_names import in_words
@@ -470,6 +470,8 @@ class FromClause:
                     node, f"the table function {what} is not supported here", "use a derived table"
                 )
             relation = self.compiler.table(node, self.env)
+            if self.compiler.standing and self.source.notes.emits_rows:
+                relation = watermarks.passed(self.compiler, relation, node)
             spec = self.source.notes.windows.get(node.this.meta.get("start", -1))
             if spec is not None:
                 relation = temporal_tables.window(self.compiler, node, relation, spec)

@@ -43,6 +43,8 @@ class Notes:
     watermark: WatermarkNote | None = None
     emit_at: int | None = None
     """EMIT ON WINDOW CLOSE, and where"""
+    emits_rows: bool = False
+    """whether that is said of a query without TUMBLE and the like"""
     types: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """types of the columns of a WITH MUTUALLY RECURSIVE, by the query's name"""
     computed: dict[int, str] = field(default_factory=dict)

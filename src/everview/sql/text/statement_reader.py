@@ -252,6 +252,8 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
     if words[0] == "CREATE" and words[-4:] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
         notes.emit_at = tokens[-4].start
         remove(len(tokens) - 4, len(tokens) - 1)
+    calls = {a for a, b in itertools.pairwise(words) if b == "("}
+    notes.emits_rows = notes.emit_at is not None and calls.isdisjoint(_WINDOWS)
     notes.definitions = _only_defines(words)
     return Statement(
         "".join(letters) + (" SELECT 1" if notes.definitions else ""),
