@@ -15,8 +15,8 @@ exist already, and for *work per change* as long as it lives:
                  tested there that neither side could test, also every pair that is found to test it on
     arrange      E must be kept by the join's variables: state(E), and flow(E) rows pass through it; an index that
                  is there costs nothing
-    delta, wco   for every level of every pipeline: a look-up per prefix and part, and what comes out; and each
-                 arrangement that is missing, once
+    delta, wco   for every level of every pipeline: a look-up per prefix and part, and what comes out; at the end
+                 flow(E), as of a join, since the same rows come out; and each arrangement that is missing, once
 
 Sizes do not depend on the order of joins, so they belong to sets of relations; a plan chooses which sets to
 materialise. The unit is the cost of one row that passes through a join, some 50 ns.
@@ -114,6 +114,7 @@ class Model:
         pipelines = self.problem.pipelines[strategy]
         work = self._delta_level if strategy == "delta" else self._wco_level
         total = sum(work(source, level) for source, levels in enumerate(pipelines) for level in levels)
+        total += self.flow(self.problem.whole)
         needed = {part for levels in pipelines for level in levels for part in level.parts}
         missing = [part for part in needed if not self.problem.is_indexed(*part)]
         return total + sum(self.arranging(mask) for mask, _, _ in missing)
@@ -122,13 +123,15 @@ class Model:
         relation = self.problem.relations[source]
         per_change = relation.changes - relation.rows
         before = level.relations & ~level.parts[0][0]
-        return SEEK * power(per_change + self.size(before)) + power(per_change + self.size(level.relations))
+        out = 0 if level.relations == self.problem.whole else power(per_change + self.size(level.relations))
+        return SEEK * power(per_change + self.size(before)) + out
 
     def _wco_level(self, source: int, level: Level) -> int:
         relation = self.problem.relations[source]
         prefixes = relation.changes + self._prefixes(level.bound) - self._prefixes(relation.variables)
         fan = min(self._narrow(m, level.bound | level.new) - self._narrow(m, level.bound) for m, _, _ in level.parts)
-        return SEEK * len(level.parts) * power(prefixes) + power(prefixes + fan)
+        out = 0 if level.relations == self.problem.whole else power(prefixes + fan)
+        return SEEK * len(level.parts) * power(prefixes) + out
 
     def _prefixes_of(self, variables: int) -> int:
         """The number of combined values of some variables in the whole join."""

@@ -20,14 +20,16 @@ from everview.optimiser.rules import Optimiser, text
 from everview.optimiser.space import OPERATORS, And, Or
 
 VIEWS = f"""
+changed(Q, E, F) :- flow(Q, E, F).
+changed(Q, E, B - C) :- whole(Q, E), best(Q, B), least_end(Q, C).
 arrange(Q, E, K, S + F) :- asked(Q, E, K), not index(Q, E, K, 0), state(Q, E, S), flow(Q, E, F).
 join(Q, E, L, R, K, F + {SEEK} * (A + B)) :-
-    split(Q, E, L, R, K), not screened(Q, L, R, _), flow(Q, E, F), flow(Q, L, A), flow(Q, R, B).
+    split(Q, E, L, R, K), not screened(Q, L, R, _), changed(Q, E, F), flow(Q, L, A), flow(Q, R, B).
 join(Q, E, L, R, K, F + {SEEK} * (A + B) + X) :-
-    split(Q, E, L, R, K), tested(Q, L, R, X), flow(Q, E, F), flow(Q, L, A), flow(Q, R, B).
+    split(Q, E, L, R, K), tested(Q, L, R, X), changed(Q, E, F), flow(Q, L, A), flow(Q, R, B).
 least_cost(Q, E, 0, 0) :- relation(Q, _, E, _, _).
 least_cost(Q, E, K, 0) :- index(Q, E, K, 0).
-least_cost(Q, E, 0, C + F) :- cheapest(Q, E, C), flow(Q, E, F), not whole(Q, E).
+least_cost(Q, E, 0, C + F) :- cheapest(Q, E, C), flow(Q, E, F).
 least_cost(Q, E, 0, C) :- whole(Q, E), best(Q, C).
 least_cost(Q, E, K, C + A) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
 
@@ -36,8 +38,8 @@ way(Q, E, L, A + B + X) :- testing(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, 
 alternative(Q, E, 0, 0, SCAN, 0) :- relation(Q, _, E, _, _).
 alternative(Q, E, K, 0, INDEX, 0) :- index(Q, E, K, 0).
 alternative(Q, E, K, C + A, ARRANGE, 0) :- arrange(Q, E, K, C), least_cost(Q, E, 0, A).
-alternative(Q, E, 0, C + F, JOIN, L) :- way(Q, E, L, C), flow(Q, E, F).
-alternative(Q, E, 0, C, S, 0) :- whole(Q, E), ends(Q, S, C), S != JOIN.
+alternative(Q, E, 0, C + F, JOIN, L) :- way(Q, E, L, C), changed(Q, E, F).
+alternative(Q, E, 0, C + F, S, 0) :- changed(Q, E, F), whole(Q, E), ends(Q, S, C), S != JOIN.
 .decl plan(q, e, k, operator, left) choice-domain (q, e, k)
 plan(Q, E, K, O, L) :- alternative(Q, E, K, C, O, L), least_cost(Q, E, K, C).
 needs(Q, E, K, ARRANGE, 0, E, 0) :- arrange(Q, E, K, _).

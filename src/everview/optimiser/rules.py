@@ -4,7 +4,8 @@
     split       a set as two that are joined by a key
     side        the cost of a set as one side of a join: to compute it, to arrange it, to look its changes up
     cheapest    the least cost of all splits, recursively      joined              the split to take
-    ends, best, ended   the whole: joined, or all at once
+    ends, ended         the whole: joined, or all at once; without its output, which is the same
+    best                the cheapest of them, and its output
 
 The paper's listing sums the costs of all alternatives of the children, and as printed never costs a join over scans;
 the exact reading is the *best* of the children. Its pruning deletes rows of the search space that are needed to derive
@@ -13,8 +14,9 @@ shows which parts the best plan does not need.
 
 The cost common to all alternatives of a set, its output, is not part of theirs but added to the cheapest. A set whose
 size changes is therefore costed once, and its possibly hundreds of splits are unchanged; only the larger sets that it
-is a side of are compared again. For the same reason statistics that always meet the same way are joined beforehand
-(`moving`, `stage`, `per_row`): the largest join's size then passes through as few operators as possible.
+is a side of are compared again. The whole is no side of anything, so it has no `flow`: its size meets the cheapest end
+in `best`, and nothing else. For the same reason statistics that always meet the same way are joined beforehand
+(`expected`, `moving`, `wider`, `stage`): a size then passes through as few operators as possible.
 
 Every relation has the number of its problem first, so that one program, installed once, serves all joins of a session.
 
@@ -95,14 +97,17 @@ span_of(Q, E, R, least(B, L)) :- several(Q, E, R, B), rows(Q, R, L).
 span(Q, E, S) :- connected(Q, E, _), S = sum B : { span_of(Q, E, _, B) }.
 part_of(Q, S, E) :- connected(Q, S, _), connected(Q, E, _), S band E = S.
 correction(Q, E, sum(F)) :- factor(Q, S, F), part_of(Q, S, E).
-size(Q, E, greatest(T - D + X, 0)) :- together(Q, E, T), matching(Q, E, D), correction(Q, E, X).
+expected(Q, E, T - D) :- together(Q, E, T), matching(Q, E, D).
+size(Q, E, greatest(S + X, 0)) :- expected(Q, E, S), correction(Q, E, X).
 per_row(Q, R, C - L) :- rows(Q, R, L), changes(Q, R, C).
-moving(Q, E, R, L, C) :- member(Q, E, R), rows(Q, R, L), changes(Q, R, C).
-single(Q, E, sum(F)) :- moving(Q, E, _, L, C), size(Q, E, S), span(Q, E, T), F = POWER(C + least(S - L, T)).
-most(Q, E, POWER(N + T)) :- span(Q, E, T), steps(Q, N).
+moving(Q, E, R, L, C, T) :- member(Q, E, R), span(Q, E, T), rows(Q, R, L), changes(Q, R, C).
+single(Q, E, sum(F)) :- moving(Q, E, _, L, C, T), size(Q, E, S), F = POWER(C + least(S - L, T)).
+most(Q, E, POWER(N + T)) :- span(Q, E, T), steps(Q, N), not whole(Q, E).
 flow(Q, E, least(F, M)) :- single(Q, E, F), most(Q, E, M).
+most_out(Q, E, POWER(N + T)) :- whole(Q, E), span(Q, E, T), steps(Q, N).
 width(Q, E, sum(W)) :- member(Q, E, R), relation(Q, R, _, _, W), not whole(Q, E).
-state(Q, E, P * W) :- size(Q, E, S), span(Q, E, T), width(Q, E, W), P = POWER(least(S, T)).
+wider(Q, E, T, W) :- span(Q, E, T), width(Q, E, W).
+state(Q, E, P * W) :- size(Q, E, S), wider(Q, E, T, W), P = POWER(least(S, T)).
 beside(Q, L, K) :- screened(Q, L, _, K).
 beside(Q, R, K) :- screened(Q, _, R, K).
 different(Q, E, K, sum(B)) :- beside(Q, E, K), spread(Q, E, V, _, B), V band K != 0.
@@ -123,17 +128,17 @@ cheapest(Q, E, min(C)) :-
 joined(Q, E, L) :- plain(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), cheapest(Q, E, C), C = A + B.
 joined(Q, E, L) :-
     testing(Q, E, L, I, R, J), side(Q, L, I, A), side(Q, R, J, B), tested(Q, L, R, X), cheapest(Q, E, C), C = A + B + X.
-ends(Q, JOIN, C + F) :- whole(Q, E), cheapest(Q, E, C), flow(Q, E, F).
-best(Q, min(C)) :- ends(Q, _, C).
+ends(Q, JOIN, C) :- whole(Q, E), cheapest(Q, E, C).
+least_end(Q, min(C)) :- ends(Q, _, C).
 .decl ended(q, operator) choice-domain (q)
-ended(Q, O) :- ends(Q, O, C), best(Q, C).
+ended(Q, O) :- ends(Q, O, C), least_end(Q, C).
+best(Q, C + least(F, M)) :- least_end(Q, C), most_out(Q, E, M), single(Q, E, F).
 """
 
 AT_ONCE = f"""
-stage(Q, R, I, E bxor M, E) :- level(Q, DELTA, R, I, _, _, E), part(Q, DELTA, R, I, M, _, _).
-total_delta(Q, sum(W)) :-
-    stage(Q, R, I, D, E), size(Q, D, A), size(Q, E, B), per_row(Q, R, P),
-    W = {SEEK} * POWER(P + A) + POWER(P + B).
+stage(Q, R, E bxor M, {SEEK}) :- level(Q, DELTA, R, 0, _, _, E), part(Q, DELTA, R, 0, M, _, _).
+stage(Q, R, E bxor M, {SEEK + 1}) :- level(Q, DELTA, R, I, _, _, E), part(Q, DELTA, R, I, M, _, _), I > 0.
+total_delta(Q, sum(W)) :- stage(Q, R, D, N), size(Q, D, A), per_row(Q, R, P), W = N * POWER(P + A).
 prefix(Q, V) :- relation(Q, _, _, V, _).
 prefix(Q, B) :- level(Q, WCO, _, _, B, _, _).
 prefix(Q, B bor N) :- level(Q, WCO, _, _, B, N, _).
@@ -147,9 +152,11 @@ fan(Q, R, I, min(Y - X)) :-
     level(Q, WCO, R, I, B, N, _), part(Q, WCO, R, I, M, _, _), relation(Q, S, M, _, _),
     narrow(Q, B, S, X), narrow(Q, B bor N, S, Y).
 parts(Q, R, I, count(M)) :- part(Q, WCO, R, I, M, _, _).
+inner(Q, R, I, B, 1) :- level(Q, WCO, R, I, B, _, E), not whole(Q, E).
+inner(Q, R, I, B, 0) :- level(Q, WCO, R, I, B, _, E), whole(Q, E).
 total_wco(Q, sum(W)) :-
-    level(Q, WCO, R, I, B, _, _), relation(Q, R, _, V, _), prefixes(Q, B, X), prefixes(Q, V, Y), changes(Q, R, C),
-    P = C + X - Y, fan(Q, R, I, F), parts(Q, R, I, N), W = {SEEK} * N * POWER(P) + POWER(P + F).
+    inner(Q, R, I, B, G), relation(Q, R, _, V, _), prefixes(Q, B, X), prefixes(Q, V, Y), changes(Q, R, C),
+    P = C + X - Y, fan(Q, R, I, F), parts(Q, R, I, N), W = {SEEK} * N * POWER(P) + G * POWER(P + F).
 keeping(Q, M, S + F) :- relation(Q, _, M, _, _), state(Q, M, S), flow(Q, M, F).
 missing(Q, S, M, K, N, C) :- part(Q, S, _, _, M, K, N), not index(Q, M, K, N), keeping(Q, M, C).
 indexing(Q, S, C) :- part(Q, S, _, _, _, _, _), C = sum X : {{ missing(Q, S, _, _, _, X) }}.
@@ -261,13 +268,14 @@ class Optimiser:
         number of transactions; and the complete set of indexes of a relation.
         """
         problem = self._known(number)
-        told: dict[str, dict[tuple[int, ...], int]] = {
-            "rows": {(number, r): log for r, log in (rows or {}).items()},
-            "changes": {(number, r): log for r, log in (changes or {}).items()},
-            "values": {(number, r, v): log for (r, v), log in (values or {}).items()},
-            "factor": {(number, e): log for e, log in (factors or {}).items()},
-            "steps": {} if steps is None else {(number,): steps},
-        }
+        told: dict[str, dict[tuple[int, ...], int]] = {}
+        for name, several in (("rows", rows), ("changes", changes), ("factor", factors)):
+            if several:
+                told[name] = {(number, of): log for of, log in several.items()}
+        if values:
+            told["values"] = {(number, r, v): log for (r, v), log in values.items()}
+        if steps is not None:
+            told["steps"] = {(number,): steps}
         self._statistics.change(told, self._indexed(number, indexes) if indexes else ())
         if indexes:
             relations = [replace(of, indexes=indexes.get(r, of.indexes)) for r, of in enumerate(problem.relations)]
@@ -319,9 +327,10 @@ class Optimiser:
         """Every possible last step, and the cost of the cheapest plan that ends with it."""
         whole = self._known(number).whole
         goal = Or(whole, 0)
-        ends = {And(goal, OPERATORS[operator]): cost for _, operator, cost in self.rules.ends.lookup((number,))}
+        ((_, least),) = self.rules.least_end.lookup((number,))
+        flow = self.cost(number) - least
+        ends = {And(goal, OPERATORS[operator]): cost + flow for _, operator, cost in self.rules.ends.lookup((number,))}
         ends.pop(And(goal, "join"), None)  # the cheapest of those that follow
-        ((_, _, flow),) = self.rules.flow.lookup((number, whole))
         tested = {(left, right): pairs for _, left, right, pairs in self.rules.tested.lookup((number,))}
         joins = {
             And(goal, "join", left): flow

@@ -48,12 +48,17 @@ class StatisticFacts:
         held, self._held = self._known(), None
         changes = ChangeSet(more)
         for name, statistics in new.items():
-            table, before = self._tables[name], held[name]
-            moved = [key for key, log in statistics.items() if before.get(key) != log]
-            if old := [(*key, before[key]) for key in moved if key in before]:
-                changes.append((table, old, -1))
-            if moved:
-                changes.append((table, [(*key, statistics[key]) for key in moved], 1))
+            before, old, now = held[name], [], []
+            for key, log in statistics.items():
+                was = before.get(key)
+                if was != log:
+                    now.append((*key, log))
+                    if was is not None:
+                        old.append((*key, was))
+            if old:
+                changes.append((self._tables[name], old, -1))
+            if now:
+                changes.append((self._tables[name], now, 1))
         if changes:
             relation = relation_of(changes[0][0])
             commit_alone(self._core, changes, lambda *_: self._core.transactions.add(changes), relation)
