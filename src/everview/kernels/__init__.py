@@ -2,13 +2,13 @@
 
 Read in this order:
 
-    memory, times  words at addresses; a time of any loop depth as one word
-    trace          batches, how they are sorted, merged and searched, and traces of them
-    run.scope           a loop's agenda: which times still have work
-    operators         rows in transit (`stream`, `batcher`), arrange, join, joins of many inputs (`extend`)
-    reduce            one output per key and time: history, interesting times, aggregates, corrections
-    frontier, strong  recursion over edges, and strong components, without rounds
-    run.executor        a whole step: operators and loops; `exchange` for shards
+    memory, times                    words at addresses; a time of any loop depth as one word
+    trace                            batches, how they are sorted, merged and searched, and traces of them
+    run.scope                        a loop's agenda: which times still have work
+    operators                        rows in transit (`stream`, `batcher`), arrange, join, `extend` (many inputs)
+    reduce                           one output per key and time: history, interesting times, aggregates, corrections
+    frontier, strong                 recursion over edges, and strong components, without rounds
+    run.executor                     a whole step: operators and loops; `exchange` for shards
     expressions                      the VM that evaluates row expressions
     once                             programs, joins and groups over whole columns, for one-off queries
     threads                          helper threads, and their private output
