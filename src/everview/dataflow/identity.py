@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from everview.plan import nodes as plan
-from everview.plan.digest import digest, hashed, outline, said
+from everview.plan.digest import canonical_text, digest, hashed, outline
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Operator
@@ -31,10 +31,10 @@ class Purpose(NamedTuple):
     node: plan.Node
     loops: tuple[Purpose, ...] = ()
 
-    def said(self, *, code: bool) -> str:
+    def fingerprint(self, *, code: bool) -> str:
         """Its hash; `code`: including the code of its functions."""
         own = digest(self.node) if code else outline(self.node)
-        return hashed(own, *(loop.said(code=code) for loop in self.loops)) if self.loops else own
+        return hashed(own, *(loop.fingerprint(code=code) for loop in self.loops)) if self.loops else own
 
 
 def identity(operator: Operator, *, code: bool = True) -> str:
@@ -58,7 +58,7 @@ def _identity(operator: Operator, code: bool) -> str:
 
 def _own(operator: Operator, code: bool) -> str:
     """The operator's own properties, without its inputs."""
-    purpose = "" if operator.purpose is None else operator.purpose.said(code=code)
+    purpose = "" if operator.purpose is None else operator.purpose.fingerprint(code=code)
     trace = operator.trace
     shape = (
         operator.cols,
@@ -74,5 +74,5 @@ def _own(operator: Operator, code: bool) -> str:
 def _heard(branch: Branch, route: Route, code: bool) -> str:
     """How an operator transforms one of its inputs."""
     shape = (branch.sign, branch.delay, branch.scope.depth)
-    rows = said((branch.exprs, branch.predicate), code=code)
-    return hashed(_own(branch.producer, code), str(shape), rows, said(route, code=code))
+    rows = canonical_text((branch.exprs, branch.predicate), code=code)
+    return hashed(_own(branch.producer, code), str(shape), rows, canonical_text(route, code=code))

@@ -39,24 +39,24 @@ def digest(node: Node) -> str:
     >>> digest(doubled()) == digest(doubled()), doubled() == doubled()
     (True, False)
     """
-    return _hashed(node, "_digest", _Saying(code=True))
+    return _hashed(node, "_digest", _Describer(code=True))
 
 
 def outline(node: Node) -> str:
     """The same with functions by name alone: for processes that received them from one another."""
-    return _hashed(node, "_outline", _Saying(code=False))
+    return _hashed(node, "_outline", _Describer(code=False))
 
 
-def said(value: Any, *, code: bool = True) -> str:
+def canonical_text(value: Any, *, code: bool = True) -> str:
     """A text that is equal for values with the same meaning: plans, expressions, types and their contents."""
-    return _Saying(code).text(value, ())
+    return _Describer(code).text(value, ())
 
 
 def meaning(function: Function) -> str:
     """A hash of a function's behaviour."""
     if isinstance(function, Missing):
         return function.meaning
-    return hashed(_Saying(code=True).text(function, ()))
+    return hashed(_Describer(code=True).text(function, ()))
 
 
 def hashed(*texts: str) -> str:
@@ -89,22 +89,22 @@ def children_first(node: Node) -> list[Node]:
     return found
 
 
-def _hashed(node: Node, kept: str, saying: _Saying) -> str:
+def _hashed(node: Node, kept: str, describer: _Describer) -> str:
     if kept not in node.__dict__:
         for each in children_first(node):  # avoids deep recursion for deep plans
             if kept not in each.__dict__:
-                parts = (saying.field(each, name, ()) for name in field_names(type(each)))
+                parts = (describer.field(each, name, ()) for name in field_names(type(each)))
                 each.__dict__[kept] = hashed(type(each).__name__, *parts)
     return str(node.__dict__[kept])
 
 
-class _Said(str):
+class _Final(str):
     """A text that is already final."""
 
     __slots__ = ()
 
 
-class _Saying:
+class _Describer:
     """Describes values; `code`: functions by their code."""
 
     def __init__(self, code: bool) -> None:
@@ -121,7 +121,7 @@ class _Saying:
         """`inside`: the values being described, to detect cycles."""
         if isinstance(value, Node):
             return digest(value) if self._code else outline(value)
-        if isinstance(value, _Said):
+        if isinstance(value, _Final):
             return value
         if isinstance(value, Expr):
             return self._expression(value)
@@ -168,10 +168,10 @@ class _Saying:
             return [value.func, value.args, value.keywords] if self._code else [value.func]
         if isinstance(value, DataType):  # later fields count only if set
             said = [f for f in fields(value) if f.name not in ("names", "width") or getattr(value, f.name)]
-            return [type(value), *(_Said(self.text(getattr(value, f.name), inside)) for f in said)]
+            return [type(value), *(_Final(self.text(getattr(value, f.name), inside)) for f in said)]
         if is_dataclass(value):
             said = [f for f in fields(value) if "later" not in f.metadata or getattr(value, f.name)]
-            return [type(value), *(_Said(self.field(value, f.name, inside)) for f in said)]
+            return [type(value), *(_Final(self.field(value, f.name, inside)) for f in said)]
         return [type(value), *(self._reduced(value) if self._code else ())]
 
     def _function(self, function: types.FunctionType) -> list[Any]:

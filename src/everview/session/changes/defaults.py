@@ -52,16 +52,16 @@ class Missing(NamedTuple):
         return self.kind in (IDENTITY, IDENTITY_ALWAYS)
 
 
-def said(kind: str, text: str) -> str:
+def default_text(kind: str, text: str) -> str:
     """Serialise for the catalog.
 
-    >>> heard(said(IDENTITY_ALWAYS, "t_id_seq"))
+    >>> parsed_default(default_text(IDENTITY_ALWAYS, "t_id_seq"))
     Missing(kind='identity always', text='t_id_seq')
     """
     return f"{kind} {text}"
 
 
-def heard(text: str) -> Missing:
+def parsed_default(text: str) -> Missing:
     """Parse what the catalog stores."""
     kind = next(k for k in (IDENTITY_ALWAYS, IDENTITY, ALWAYS, DEFAULT) if text.startswith(f"{k} "))
     return Missing(kind, text[len(kind) + 1 :])
@@ -85,7 +85,7 @@ class Defaults:
         """The rules for missing values of a table's columns."""
         found = self._core.catalog.defaults
         return (
-            {column: heard(text) for (name, column), text in found.items() if name == relation_of(table).label}
+            {column: parsed_default(text) for (name, column), text in found.items() if name == relation_of(table).label}
             if found
             else {}
         )

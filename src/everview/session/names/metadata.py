@@ -49,7 +49,7 @@ class Metadata:
 
     def keep(self, entry: Remark) -> None:
         if isinstance(entry, AccessSet):
-            self._core.access.said(entry)
+            self._core.access.apply(entry)
         elif isinstance(entry, TypeMade):
             if entry.rules:
                 self._core.domains[entry.name] = entry.rules

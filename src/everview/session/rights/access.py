@@ -77,7 +77,7 @@ class Access:
         """Set the owner of an object, and its grants and policies."""
         self._core.definitions.remarks.add(AccessSet(kind, name, "" if rights == NO_RIGHTS else written(rights)))
 
-    def said(self, entry: AccessSet) -> None:
+    def apply(self, entry: AccessSet) -> None:
         """Apply an entry."""
         if entry.kind == "role":
             roles = {n: r for n, r in self.roles.items() if n != entry.name}

@@ -26,7 +26,7 @@ from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.expr.resolve import Column
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
-from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
+from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, default_text, parsed_default
 from everview.session.names.constraint_rules import UNIQUE, Rule
 from everview.session.names.entries import Commented, DefaultSet
 from everview.session.names.rollback import all_or_nothing
@@ -344,7 +344,7 @@ class _Alteration:
         text = declaration.defaults.get(name)
         if text is None:
             return Literal(in_plans(declared).optional(), None)
-        found = heard(text)
+        found = parsed_default(text)
         source = replace(self.source, text=f"SELECT {found.text}", known=None, shown="")
         if found.kind in (IDENTITY, IDENTITY_ALWAYS) or volatile_functions.is_volatile(
             omitted_columns.parsed(found.text)
@@ -603,7 +603,7 @@ class _Alteration:
                 raise source.error(tree, "E_SYNTAX", "SET DEFAULT is followed by one expression")
             return omitted_columns.checked(self.sql, tree.expressions[0], column.type, source)
 
-        self._say_default(column.name, said(DEFAULT, consumed_parts.whole(tree, source, bind)))
+        self._say_default(column.name, default_text(DEFAULT, consumed_parts.whole(tree, source, bind)))
 
     def _say_default(self, column: str, text: str) -> None:
         label, core = relation_of(self.found).label, self.sql.core
@@ -614,7 +614,7 @@ class _Alteration:
     def _missing(self, column: str) -> str:
         """How a column's missing values are found: DEFAULT, IDENTITY ...; empty if they are NULL."""
         text = self.defaults.get(column, "")
-        return heard(text).kind if text else ""
+        return parsed_default(text).kind if text else ""
 
     def _refuse_other_kind(self, column: _Column, at: int) -> None:
         """Refuse a change to the DEFAULT of a column whose missing values are found in another way."""
@@ -640,7 +640,7 @@ class _Alteration:
                 f"{column.name} is an identity: its values are ints", "DROP IDENTITY first", "E_TYPE"
             )
         if kind == DEFAULT:
-            text = heard(self.defaults[column.name]).text
+            text = parsed_default(self.defaults[column.name]).text
             try:
                 omitted_columns.checked(self.sql, omitted_columns.parsed(text).copy(), declared, Source(text))
             except EverviewError:

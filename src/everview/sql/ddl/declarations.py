@@ -23,7 +23,7 @@ from everview.expr.nodes import ColumnRef, Expr
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
 from everview.session.changes.constraints import shown_columns
-from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
+from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, default_text, parsed_default
 from everview.session.clock.lifetimes import ArrivalTTL
 from everview.session.names.constraint_rules import (
     CASCADE,
@@ -202,13 +202,13 @@ class Reading:
         if item.kind is None:
             self._untyped(item)
             return
-        kind, constraints = domains.said(item, self.source)
+        kind, constraints = domains.declared(item, self.source)
         serial = kind.this.name if isinstance(kind.this, exp.DataType.Type) else ""
         if serial in SERIALS:
             declared = INTEGER if serial == "SERIAL" else INT
             least, most = SERIALS[serial]
             made = sequences.of_column(self.sql, self.found, item.name, SequenceMade("", 1, 1, least, most))
-            self.found.defaults[item.name] = said(DEFAULT, f"nextval('{made}')")
+            self.found.defaults[item.name] = default_text(DEFAULT, f"nextval('{made}')")
         else:
             if kind.this in _TIMES and kind.expressions:
                 self._precision(kind)
@@ -233,7 +233,7 @@ class Reading:
         if isinstance(inside, exp.Anonymous) and inside.name.lower() == "proctime" and not inside.expressions:
             consumed_parts.understood(kinds[0])
             self.found.schema[item.name] = declared or TIMESTAMP.optional()
-            self.found.defaults[item.name] = said(DEFAULT, "now()")
+            self.found.defaults[item.name] = default_text(DEFAULT, "now()")
             self.source.notes.notices.append(
                 f"{item.name} AS PROCTIME() is a column with DEFAULT now(): when a row was inserted"
             )
@@ -283,12 +283,12 @@ class Reading:
             self._once(column, node)
             self._refuse_identity(column, node)
             made = sequences.of_column(self.sql, found, column, sequences.declared(node, self.source))
-            found.defaults[column] = said(IDENTITY_ALWAYS if node.this else IDENTITY, made)
+            found.defaults[column] = default_text(IDENTITY_ALWAYS if node.this else IDENTITY, made)
             schema[column] = schema[column].optional(False)
         elif isinstance(node, exp.AutoIncrementColumnConstraint) and column is not None:  # MySQL's, SQLite's
             self._once(column, node)
             made = sequences.of_column(self.sql, found, column, SequenceMade("", 1, 1, 1, sequences.LARGEST))
-            found.defaults[column] = said(IDENTITY, made)
+            found.defaults[column] = default_text(IDENTITY, made)
             schema[column] = schema[column].optional(False)
         elif isinstance(node, exp.CommentColumnConstraint) and column is not None:
             found.comments[column] = node.this.name
@@ -375,10 +375,10 @@ class Reading:
                 inside = omitted_columns.parsed(text[len(ALWAYS) + 1 :]).copy()
                 self._computed.append((column, inside, item))
             elif text.startswith(IDENTITY) and (everything or "IDENTITY" in included):
-                found = heard(text)
+                found = parsed_default(text)
                 made = self.sql.core.catalog.sequences[found.text]
                 name = sequences.of_column(self.sql, self.found, column, made)
-                self.found.defaults[column] = said(found.kind, name)
+                self.found.defaults[column] = default_text(found.kind, name)
         self._like_rules(like, everything, included)
 
     def _like_rules(self, like: Table, everything: bool, included: set[str]) -> None:
@@ -415,7 +415,7 @@ class Reading:
         """Bind expressions and name every constraint."""
         last = self.found.label.rpartition(".")[2]
         for column, node in self._given:
-            self.found.defaults[column] = said(
+            self.found.defaults[column] = default_text(
                 DEFAULT, omitted_columns.checked(self.sql, node, self._columns[column], self.source)
             )
         for column, inside, node in self._computed:
@@ -476,7 +476,7 @@ class Reading:
         text = plain_text(inside, self._columns)
         others = {n: t for n, t in self._columns.items() if n not in {c for c, _, _ in self._computed}}
         self._scope(others).bind(inside)  # not of other generated columns, as in PostgreSQL
-        self.found.defaults[column] = said(ALWAYS, text)
+        self.found.defaults[column] = default_text(ALWAYS, text)
         kind = self._kinds.get(column)
         cast = exp.cast(inside.copy(), kind) if kind is not None else inside.copy()
         same = self._scope().condition(exp.NullSafeEQ(this=exp.column(column), expression=cast))

@@ -30,7 +30,7 @@ def column(rules: str) -> exp.ColumnDef | None:
     return items[0] if len(items) == 1 and isinstance(items[0], exp.ColumnDef) and items[0].kind else None
 
 
-def said(item: exp.ColumnDef, source: Source) -> tuple[exp.DataType, list[exp.ColumnConstraint]]:
+def declared(item: exp.ColumnDef, source: Source) -> tuple[exp.DataType, list[exp.ColumnConstraint]]:
     """The type and the constraints of a column: with those of its domain, and of the domain that this is of."""
     kind, constraints = item.kind, list(item.args.get("constraints") or [])
     assert kind is not None

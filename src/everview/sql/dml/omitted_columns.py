@@ -23,7 +23,7 @@ from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.language.relation import relation_of
 from everview.plan import nodes as plan
-from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY_ALWAYS, Missing, heard
+from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY_ALWAYS, Missing, parsed_default
 from everview.session.rights.principal import Anybody, Author, Principal
 from everview.session.table import Table
 from everview.sql.answers.result import Row
@@ -139,7 +139,7 @@ def parsed(text: str) -> exp.Expr:
 
 def sequences(sql: Statements, said: str) -> set[str]:
     """The sequences that number a column's missing values, by what it says about them."""
-    missing = heard(said)
+    missing = parsed_default(said)
     if missing.kind == DEFAULT:
         return (
             volatile_functions.sequences_of(sql, parsed(missing.text))

@@ -111,7 +111,9 @@ def _rounded(scalars: Scalars, node: exp.Cast, target: DataType) -> Expr | None:
 def _to_domain(scalars: Scalars, node: exp.Cast) -> Expr:
     """A cast to a domain is one to its type; the row fails if the value violates a condition."""
     consumed_parts.understood(node.to)
-    kind, constraints = domains.said(exp.ColumnDef(this=exp.to_identifier("a1"), kind=node.to.copy()), scalars.source)
+    kind, constraints = domains.declared(
+        exp.ColumnDef(this=exp.to_identifier("a1"), kind=node.to.copy()), scalars.source
+    )
     value = on_cast(scalars, exp.Cast(this=node.this, to=kind))
     failing = _failing(value.type)
     for one in constraints:
