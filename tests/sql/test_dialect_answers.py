@@ -28,7 +28,9 @@ SHARED = """
     | cast(1e20::double AS varchar) | x || 'k' | substr('hello', 0, 2) | substr('hello', -7, 4) | substr(s, -1)
 """
 DUCKDB = """
-    sha256('a') | date_add(d, INTERVAL 1 DAY) | time_bucket(INTERVAL '10 days', d) | [1, 2, 3][-1] | [1, 2][a]
+    x // 2 | -7.5::decimal(5, 2) // 2 | a // 3 | s SIMILAR TO 'a.*' | NOT s SIMILAR TO 'B|c' | [1, 2, 3][-2:]
+    | [1, 2, 3][-2:-1] | [a, b, 3][:-2] | [1, 2, 3][-5:2]
+    | sha256('a') | date_add(d, INTERVAL 1 DAY) | time_bucket(INTERVAL '10 days', d) | [1, 2, 3][-1] | [1, 2][a]
     | len([a, b])
     | string_split(s, ',') | str_split('a.b', '.') | string_split('ab', '') | string_split_regex('a1b2', '[0-9]')
     | regexp_extract('100-200', '(\\d+)-(\\d+)', 1) | regexp_extract('100-200', '(\\d+)') | regexp_extract(s, '(z)')
@@ -40,7 +42,8 @@ DUCKDB = """
     | json_extract_string('{"a": "' || s || '"}', '$.a') | isinf(x)
 """
 SQLITE = """
-    cast(x AS int) | cast(-x AS int) | cast(x AS text) | cast(1e10 AS text) | round(x) | s LIKE 'A%' | s LIKE 'b'
+    x % 2 | a % 2.5 | x % 0 | 0.1 + 0.2 | 0.1 * 3 = 0.3 | 1.5
+    | cast(x AS int) | cast(-x AS int) | cast(x AS text) | cast(1e10 AS text) | round(x) | s LIKE 'A%' | s LIKE 'b'
     | 'ABC' LIKE '_' || 'bC' | substr('hello', 0, 2) | substr('hello', -7, 4) | '{"a": "x"}' ->> 'a'
 """
 

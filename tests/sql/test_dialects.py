@@ -115,10 +115,50 @@ DAY = dt.date(2026, 1, 31)
         ("bigquery", "safe_divide(a, b)", 3.5),
         ("snowflake", "iff(a > 1, 1, 0)", 1),
         ("snowflake", "dateadd(day, 1, d)", dt.date(2026, 2, 1)),
+        # doubles as whole numbers: away from zero, or to the even neighbour
+        *((of, "CAST(a - CAST(4.5 AS DOUBLE PRECISION) AS INT)", 3) for of in ("trino", "snowflake")),
+        ("bigquery", "CAST(a - CAST(4.5 AS FLOAT64) AS INT64)", 3),
+        ("duckdb", "CAST(a - 4.5::double AS int)", 2),
+        ("mysql", "round(CAST(a - 4.5 AS DOUBLE))", 2.0),
+        ("mysql", "round(a - 4.5)", 3),
+        # before the first character
+        *((of, f"substr(s, {at})", "") for of in ("mysql", "trino") for at in ("a - 7", "-9")),
+        *((of, "substr(s, a - 7)", "a,b") for of in ("bigquery", "snowflake", "spark")),
+        ("trino", "substr(s, -2)", ",b"),
+        # days stay days
+        *((of, "d + INTERVAL '1' MONTH", dt.date(2026, 2, 28)) for of in ("trino", "mysql", "snowflake")),
+        *((of, "d - INTERVAL '1' DAY", dt.date(2026, 1, 30)) for of in ("trino", "mysql")),
+        ("bigquery", "date_trunc(d, MONTH)", dt.date(2026, 1, 1)),
+        *((of, "date_trunc('month', d)", dt.date(2026, 1, 1)) for of in ("trino", "snowflake")),
+        ("duckdb", "date_trunc('month', d)", dt.datetime(2026, 1, 1)),
+        # units that have passed, and weeks that begin on Sunday
+        ("trino", "date_diff('day', timestamp '2026-01-01 23:00:00', timestamp '2026-01-02 01:00:00')", 0),
+        ("snowflake", "datediff(day, '2026-01-01 23:00:00'::timestamp, '2026-01-02 01:00:00'::timestamp)", 1),
+        ("tsql", "datediff(week, d, dateadd(day, 1, d))", 1),
+        ("snowflake", "datediff(week, d, dateadd(day, 1, d))", 0),
+        ("snowflake", "concat(dayname(d), monthname(d))", "SatJan"),
+        ("tsql", "len(concat(s, '  '))", 3),
+        ("tsql", "isnull(NULL, a)", 7),
+        ("snowflake", "round(a / b)", 4),
+        ("snowflake", "try_cast(s AS int)", None),
+        ("trino", "element_at(split(s, ','), 5)", None),
+        ("mysql", "length(concat(s, 'é'))", 5),
+        ("bigquery", "length(concat(s, 'é'))", 4),
     ],
 )  # fmt: skip
 def test_functions_of_other_systems(dialect: str, expression: str, value: Any) -> None:
     assert _asked(dialect, f"SELECT {expression} AS x FROM t WHERE d = '2026-01-31'") == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "words"),
+    [
+        ("trino", "SELECT date_diff('month', d, d) AS x FROM t", "datediff of months is not supported"),
+    ],
+)  # fmt: skip
+def test_what_is_not_counted_is_refused(dialect: str, text: str, words: str) -> None:
+    with pytest.raises(ev.PlanError, match=words):
+        _asked(dialect, text)
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,7 @@ def on_bracket(scalars: Scalars, node: exp.Bracket) -> Expr:
         case "array":
             place = scalars.coerced(key, Literal(INT, 1), index)
             if counted or scalars.source.dialect == "duckdb":  # element_at(a, -1), which counts from 1, or from the end
-                behind = scalars.call("add", scalars.call("array_cardinality", value), Literal(INT, 1))
-                behind = scalars.call("add", behind, place)
-                place = scalars.call("case", scalars.call("lt", place, Literal(INT, 0)), behind, place)
+                place = _from_the_end(scalars, value, place)
             elif dialects.first_place(scalars.source.dialect) == 0:
                 place = scalars.call("add", place, Literal(INT, 1))
             return scalars.call("array_get", value, place)
@@ -81,6 +79,13 @@ def on_bracket(scalars: Scalars, node: exp.Bracket) -> Expr:
     raise scalars.source.error(node, "E_TYPE", f"{in_words(value.type)} has no elements", "arrays, maps and JSON have")
 
 
+def _from_the_end(scalars: Scalars, value: Expr, place: Expr) -> Expr:
+    """A place, of which -1 is the last one."""
+    behind = scalars.call("add", scalars.call("array_cardinality", value), Literal(INT, 1))
+    behind = scalars.call("add", behind, place)
+    return scalars.call("case", scalars.call("lt", place, Literal(INT, 0)), behind, place)
+
+
 def _sliced(scalars: Scalars, value: Expr, index: exp.Slice, node: exp.Expr) -> Expr:
     if value.type.kind != "array":
         raise scalars.source.error(node, "E_TYPE", f"{in_words(value.type)} has no slices", "arrays have")
@@ -88,6 +93,9 @@ def _sliced(scalars: Scalars, value: Expr, index: exp.Slice, node: exp.Expr) -> 
         raise scalars.source.refuse(index, "a slice has a first and a last element")
     parts = [index.args.get("this"), index.args.get("expression")]
     bounds = [Literal(INT.optional(), None) if p is None else scalars.bind(p) for p in parts]
+    if scalars.source.dialect == "duckdb":
+        given = zip(parts, bounds, strict=True)
+        bounds = [bound if part is None else _from_the_end(scalars, value, bound) for part, bound in given]
     return scalars.call("array_slice", value, *bounds)
 
 

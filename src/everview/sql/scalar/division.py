@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
-from everview.sql.scalar import interval_arithmetic
+from everview.sql.scalar import interval_arithmetic, roundings
 from everview.sql.scalar.handlers import Forms
 from everview.sql.text import dialects
-from everview.types import INT
+from everview.types import FLOAT, INT
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -34,8 +35,20 @@ def on_mod(scalars: Scalars, node: exp.Mod) -> Expr:
     a, b = scalars.pair(node.this, node.expression)
     if dialects.is_safe(scalars.source.dialect):
         b = _not_zero(scalars, b)
+    if "float" in (a.type.kind, b.type.kind) and scalars.source.dialect == "sqlite":
+        return functions.cast(_of_wholes(scalars, a, b), FLOAT.optional())
     if "float" in (a.type.kind, b.type.kind):
         return _fmod(scalars, a, b)
+    return _rest(scalars, a, b)
+
+
+def _of_wholes(scalars: Scalars, a: Expr, b: Expr) -> Expr:
+    """SQLite's remainder: of both without their fractions."""
+    a, b = (functions.cast(roundings.whole(scalars, x), INT) if x.type.kind == "float" else x for x in (a, b))
+    return _rest(scalars, a, _not_zero(scalars, b))
+
+
+def _rest(scalars: Scalars, a: Expr, b: Expr) -> Expr:
     rest = scalars.call("mod", a, b)
     return scalars.call("case", _rounded_down(scalars, a, b, rest), scalars.call("sub", rest, b), rest)
 
@@ -50,6 +63,8 @@ def _fmod(scalars: Scalars, a: Expr, b: Expr) -> Expr:
 
 def on_intdiv(scalars: Scalars, node: exp.IntDiv) -> Expr:
     a, b = scalars.pair(node.this, node.expression)
+    if scalars.source.dialect == "duckdb" and {a.type.kind, b.type.kind} != {"int"}:  # whole for ints only
+        return interval_arithmetic.divided(scalars, a, b) or scalars.call("div", a, b)
     return quotient(scalars, a, _not_zero(scalars, b) if dialects.is_safe(scalars.source.dialect) else b)
 
 

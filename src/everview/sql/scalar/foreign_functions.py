@@ -208,6 +208,10 @@ _DUCKDB: dict[str, tuple[str, ...]] = {
 OF_DIALECT: dict[str, dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("spark", "spark2", "databricks", "hive"), _SPARK),
     "duckdb": _DUCKDB,
+    "snowflake": {
+        "dayname": ("to_char($1::timestamp, 'Dy')",),
+        "monthname": ("to_char($1::timestamp, 'Mon')",),
+    },
     "mysql": {
         "weekday": ("extract(isodow FROM $1::timestamp)::int - 1",),
         "unix_timestamp": ("extract(epoch FROM $1::timestamp)::bigint",),

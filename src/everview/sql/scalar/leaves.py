@@ -15,7 +15,7 @@ from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.roundings import HALF_EVEN
 from everview.sql.select import scopes
 from everview.sql.text import consumed_parts
-from everview.types import BOOL, INT, STR
+from everview.types import BOOL, FLOAT, INT, STR
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -68,6 +68,8 @@ def _whole_row(scalars: Scalars, places: list[int]) -> Expr:
 def on_literal(scalars: Scalars, node: exp.Literal) -> Expr:
     if node.is_string:
         return Literal(STR, node.name)
+    if scalars.source.dialect == "sqlite" and "." in node.name:  # which has no decimals
+        return Literal(FLOAT, float(node.name))
     try:
         return constants.number(node)
     except ArithmeticError:  # sqlglot takes .1.25 for one

@@ -162,6 +162,8 @@ def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc | exp.DateTrunc
         return scalars.call("moment_sub", cut, midnight)
     if zone is not None:
         return scalars.call("zone_moment", cut, zone)
+    if given.type.kind == "date" and scalars.source.dialect in DAYS_STAY:
+        return casts.cast_to(scalars, cut, DATE)
     return zones.absolute(scalars, cut) if given.type.kind == "timestamptz" else cut
 
 
@@ -194,17 +196,19 @@ def on_datediff(scalars: Scalars, node: exp.DateDiff) -> Expr:
     if node.args.get("unit") is not None and scalars.source.dialect in ELAPSED:
         return _elapsed(scalars, node, unit)
     ends = [casts.cast_to(scalars, scalars.bind(e), TIMESTAMP) for e in (node.this, node.expression)]
+    if unit.value == "week" and scalars.source.dialect in ("tsql", "fabric"):  # which begins on Sunday there
+        ends = [scalars.call("timestamp_add", end, Literal(INT, constants.DAY)) for end in ends]
     if unit.value not in COUNTED:
         raise scalars.source.error(node, "E_UNIT", f"there is no unit {unit.value}", did_you_mean(unit.value, COUNTED))
     return calls.called("units_between", [unit, *ends], node, scalars)
 
 
-ELAPSED = ("spark", "databricks")
+ELAPSED = ("spark", "databricks", "trino", "presto", "athena")
 """Dialects in which datediff(unit, a, b) counts whole elapsed units, not boundaries."""
 
 
 def _elapsed(scalars: Scalars, node: exp.DateDiff, unit: Literal) -> Expr:
-    """Spark's datediff(HOUR, a, b): whole units from a to b. sqlglot would support days alone."""
+    """Spark's and Trino's datediff(HOUR, a, b): whole units from a to b. sqlglot would support days alone."""
     lengths = {**constants.MICROSECONDS, **{u: n * constants.DAY for u, n in constants.DAYS.items()}}
     if unit.value not in lengths:
         hint = "use months_between, or count from parts: year(b) - year(a)"
@@ -223,7 +227,7 @@ def on_second(scalars: Scalars, node: exp.Second) -> Expr:
 def on_dateadd(scalars: Scalars, node: exp.DateAdd, sign: int = 1) -> Expr:
     """date_add(day, 3), date_add(day, INTERVAL 3 DAY): a date stays one if it is moved by days or more"""
     value, amount, unit = scalars.bind(node.this), node.expression, node.text("unit").lower() or "day"
-    if isinstance(node, exp.TsOrDsAdd) and scalars.source.dialect in (*ELAPSED, "hive", "spark2"):
+    if isinstance(node, exp.TsOrDsAdd) and scalars.source.dialect in JAVA:
         value = casts.cast_to(scalars, value, DATE)  # their date_add gives a date, of texts and moments too
     if isinstance(amount, exp.Interval) and scalars.source.dialect == "duckdb" and value.type.kind == "date":
         value = casts.cast_to(scalars, value, TIMESTAMP)
@@ -260,13 +264,19 @@ JAVA = ("hive", "spark", "spark2", "databricks")
 """Dialects with Java's date templates, and whose dates stay dates when shifted by days and months."""
 
 
+DAYS_STAY = ("trino", "presto", "athena", "bigquery", "snowflake")
+"""Dialects in which date_trunc of a date is a date."""
+
+DAYS_MOVE = (*JAVA, "trino", "presto", "athena", "mysql", "snowflake")
+"""Dialects in which a date that is moved by days or months is a date."""
+
 TRANSLATED = "everview translated"
 """Marks a translated function of another dialect: Spark's dateadd(DAY, 1, d) is a timestamp, d + INTERVAL is not."""
 
 
 def whole_days(scalars: Scalars, day: Expr, by: exp.Interval, sign: int) -> Expr | None:
-    """A date shifted by months and days, which is a date in Spark; None if that does not apply."""
-    if scalars.source.dialect not in JAVA or day.type.kind != "date" or not isinstance(by.this, exp.Literal):
+    """A date shifted by months and days, which is a date in many dialects; None if that does not apply."""
+    if scalars.source.dialect not in DAYS_MOVE or day.type.kind != "date" or not isinstance(by.this, exp.Literal):
         return None
     span = constants.span(by, scalars.source)
     if span.microseconds:

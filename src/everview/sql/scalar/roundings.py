@@ -26,6 +26,12 @@ JAVA = ("hive", "spark", "spark2", "databricks")
 HALF_EVEN = ("postgres", "redshift", "materialize", "risingwave")
 """Dialects in which round of a double takes the even neighbour of a half."""
 
+NEAREST_EVEN = (*HALF_EVEN, "mysql")
+"""MySQL too, whose doubles are rounded by C; its decimals are not."""
+
+AWAY = ("bigquery", "snowflake", "trino", "presto", "athena")
+"""Dialects in which a double that is cast to an int is rounded away from zero; elsewhere to the even neighbour."""
+
 CUTTING = (*JAVA, "sqlite", "tsql", "fabric", "clickhouse")
 """Dialects in which a number that is cast to an int loses its fraction."""
 
@@ -41,7 +47,7 @@ def on_round(scalars: Scalars, node: exp.Round) -> Expr:
     value = scalars.bind(node.this)
     digits = node.args.get("decimals")
     given = [value] if digits is None else [value, scalars.bind(digits)]
-    if value.type.kind == "float" and scalars.source.dialect not in HALF_EVEN:
+    if value.type.kind == "float" and scalars.source.dialect not in NEAREST_EVEN:
         return scalars.call("half_up", *given)
     wanted = given[1] if len(given) > 1 else Literal(INT, 0)
     known = wanted.value if isinstance(wanted, Literal) else None
@@ -76,6 +82,8 @@ def on_floor(scalars: Scalars, node: exp.Floor | exp.Ceil) -> Expr:
 
 def whole(scalars: Scalars, value: Expr) -> Expr:
     """A number without a fraction, as a cast to an int has it."""
+    if scalars.source.dialect in AWAY and value.type.kind == "float":
+        return scalars.call("half_up", value)
     if scalars.source.dialect not in CUTTING:
         return scalars.call("round", value)
     up, down = scalars.call("ceil", value), scalars.call("floor", value)

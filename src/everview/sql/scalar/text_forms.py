@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.expr.library.regex_functions import in_re2, similar
 from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
-from everview.sql.scalar import array_forms, calls, casts, constants
+from everview.sql.scalar import array_forms, calls, casts, constants, foreign_functions
 from everview.sql.scalar.handlers import Forms
 from everview.sql.scalar.type_names import in_words, sql_name
 from everview.sql.text.dialects import PRINTING, version
@@ -164,21 +164,33 @@ BEFORE_THE_FIRST = ("duckdb", "sqlite")
 """Dialects in which 0 is the position before the first character, as in PostgreSQL; in others it is the first one."""
 
 
+NOTHING_BEFORE = ("mysql", "trino", "presto", "athena")
+"""Dialects in which nothing begins at 0, or before the first character: the text is empty."""
+
+
 def _from_either_end(scalars: Scalars, text: Expr, start: Expr) -> Expr:
     zero, one = Literal(INT, 0), Literal(INT, 1)
     if isinstance(start, Literal) and isinstance(start.value, int) and start.value > 0:
         return start
     behind = scalars.call("add", scalars.call("add", scalars.call("length", text), start), one)
     whole = scalars.call("case", scalars.call("lt", start, zero), behind, start)
+    if scalars.source.dialect in NOTHING_BEFORE:
+        outside = scalars.call("lt", whole, one)
+        return scalars.call("case", outside, scalars.call("add", scalars.call("length", text), one), whole)
     if scalars.source.dialect in BEFORE_THE_FIRST:
         return whole
     return scalars.call("case", scalars.call("eq", start, zero), one, whole)  # 0 is as good as 1
 
 
 def on_length(scalars: Scalars, node: exp.Length) -> Expr:
-    """length(s); len(list) in DuckDB"""
+    """length(s); len(list) in DuckDB; bytes in MySQL"""
     value = scalars.bind(node.this)
+    in_bytes = node.args.get("binary") and scalars.source.dialect == "mysql"  # BigQuery's is of texts and of bytes
+    if in_bytes and value.type.kind == "str":
+        return calls.routine("octet_length", [node.this], node, scalars)
     is_list = value.type.kind == "array" and scalars.source.dialect == "duckdb"
+    if scalars.source.dialect in ("tsql", "fabric") and value.type.kind == "str":  # blanks at the end do not count
+        value = scalars.call("rtrim", value)
     return scalars.call("array_cardinality" if is_list else "length", value)
 
 
@@ -217,6 +229,10 @@ def on_regexpilike(scalars: Scalars, node: exp.RegexpILike) -> Expr:
 
 
 def on_similarto(scalars: Scalars, node: exp.SimilarTo, escape: str = "\\") -> Expr:
+    if scalars.source.dialect == "duckdb":  # a regular expression there
+        found = foreign_functions.bound("regexp_full_match", [node.this, node.expression], node, scalars)
+        assert found is not None
+        return found
     value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
     if not isinstance(pattern, Literal) or pattern.type.kind != "str" or pattern.value is None:
         raise scalars.source.error(node.expression, "E_LITERAL", "the pattern of SIMILAR TO must be a constant text")

@@ -44,6 +44,12 @@ MEANINGLESS: frozenset[tuple[type[exp.Expr], str]] = frozenset(
         (exp.Drop, "restrict"),  # is meant unless CASCADE is said
         (exp.PrimaryKey, "include"),  # always there; the parts of what it holds are looked at
         (exp.PrimaryKeyColumnConstraint, "include"),
+        (exp.TimestampTrunc, "input_type_preserved"),  # these follow the dialect
+        (exp.Substring, "zero_start"),
+        (exp.Round, "casts_non_integer_decimals"),
+        (exp.TryCast, "requires_string"),
+        (exp.Coalesce, "is_null"),
+        (exp.Bracket, "safe"),  # there is no element is always NULL
     }
 )
 """Parts without a meaning here: sqlglot sets them for other dialects, or they make no difference."""
