@@ -205,3 +205,22 @@ def test_other_columns_need_versions() -> None:
     db.sql("CREATE TABLE rate (cur text, rate int); CREATE TABLE sale (id int, cur text, at timestamp)")
     with pytest.raises(ev.EverviewError, match="needs a table of versions"):
         db.sql("SELECT * FROM sale s JOIN rate FOR SYSTEM_TIME AS OF s.at AS r ON r.cur = s.cur")
+
+
+@pytest.mark.parametrize("shards", [0, 2])
+def test_other_conditions_choose_among_what_was_looked_up(shards: int) -> None:
+    db = local_shards(shards=shards) if shards else ev.connect()
+    db.sql("CREATE TABLE sale (k int, price int); CREATE TABLE floor (k int PRIMARY KEY, least int)")
+    on = "f.k = s.k AND s.price > f.least"
+    db.sql(f"""CREATE VIEW good AS
+        SELECT s.k, price, least FROM sale AS s JOIN floor FOR SYSTEM_TIME AS OF PROCTIME() AS f ON {on}""")
+    db.sql("INSERT INTO floor VALUES (1, 5), (2, 9); INSERT INTO sale VALUES (1, 6), (1, 4), (2, 9), (2, 10), (3, 1)")
+    assert sorted(db["good"].rows()) == [(1, 6, 5), (2, 10, 9)]
+    db.sql("UPDATE floor SET least = 0; INSERT INTO sale VALUES (1, 1)")
+    assert sorted(db["good"].rows()) == [(1, 1, 0), (1, 6, 5), (2, 10, 9)]
+    db.sql("DELETE FROM sale WHERE price = 6")
+    assert sorted(db["good"].rows()) == [(1, 1, 0), (2, 10, 9)]
+    with pytest.raises(ev.PlanError, match="by equalities"):
+        db.sql(
+            f"CREATE VIEW bad AS SELECT s.k FROM sale s LEFT JOIN floor FOR SYSTEM_TIME AS OF PROCTIME() AS f ON {on}"
+        )

@@ -144,7 +144,7 @@ def looked_up(
     compiler = clause.compiler
     other = base_table(compiler, right.node)
     by = [k.index if isinstance(k, ColumnRef) else -1 for k in condition.right]
-    if other is None or condition.residual is not None or not by or min(by) < 0:
+    if other is None or (condition.residual is not None and how != "inner") or not by or min(by) < 0:
         raise compiler.source.refuse(
             at,
             "a look-up at PROCTIME() is in a base table, by equalities with its columns",
@@ -164,7 +164,8 @@ def looked_up(
     node: plan.Node = relation_of(mirror).node
     if how == "inner":
         node = plan.Filter(node, ColumnRef(node.types[width + more], width + more))
-    return rebuilt(left.node, joins.take(node, range(width + more)), more)
+    found = rebuilt(left.node, joins.take(node, range(width + more)), more)
+    return found if condition.residual is None else plan.Filter(found, condition.residual)
 
 
 def _mirror(core: Core, table: Table, keys: tuple[Expr, ...], other: Table, by: tuple[int, ...]) -> Table:
