@@ -153,3 +153,29 @@ def test_what_cannot_be_kept_is_refused(text: str) -> None:
     db.sql(TABLE)
     with pytest.raises(ev.PlanError):
         db.sql(f"CREATE VIEW v AS {text}")
+
+
+COMPUTED = (
+    "at > now() - interval '1 day' * 2",
+    "at > now() - (interval '1 day' + interval '12 hours')",
+    "at > now() - 3 * interval '1 month'",
+    "at BETWEEN now() AND now() + interval '1 day' * 365 * 20",
+    "at > now() - 2 * interval '1 month 1 day' OR id = 1",
+)
+
+
+def test_distances_that_are_computed_from_constants() -> None:
+    """The distance from now() may be an expression, as long as it is constant; at any time, a view equals a SELECT."""
+    db = ev.connect()
+    noon = dt.datetime(2026, 1, 31, 12)
+    db.advance(noon)
+    db.sql("CREATE TABLE t (id int, at timestamp)")
+    views = {c: db.sql(f"CREATE VIEW v{i} AS SELECT id FROM t WHERE {c}") for i, c in enumerate(COMPUTED)}
+    hours = (1, 30, 37, 47, 49, 24 * 70, 24 * 92, 24 * 93, -24, -24 * 365 * 20 + 1, -24 * 365 * 20 - 1)
+    db["t"].insert([(i, noon - dt.timedelta(hours=h)) for i, h in enumerate(hours)])
+    for _ in range(6):
+        for condition, view in views.items():
+            assert sorted(view.rows()) == sorted(db.sql(f"SELECT id FROM t WHERE {condition}").rows()), condition
+        db.advance(db.now + dt.timedelta(days=13, hours=7))
+    with pytest.raises(ev.PlanError, match="not a constant distance"):
+        db.sql("CREATE VIEW v AS SELECT id FROM t WHERE at > now() - interval '1 month' * id")

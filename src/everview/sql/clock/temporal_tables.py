@@ -192,6 +192,8 @@ def _distance(node: exp.Expr, by_day: bool, scalars: Scalars) -> tuple[int, int]
     value = scalars.bind(node)
     if by_day and isinstance(value, Literal) and value.type.kind == "int" and value.value is not None:
         return 0, int(value.value) * constants.DAY
+    if isinstance(value, Literal) and value.type.kind == "interval" and value.value is not None:
+        return value.value.months, value.value.days * constants.DAY + value.value.microseconds
     raise scalars.source.refuse(node, "this is not a constant distance from now()", HINT)
 
 
