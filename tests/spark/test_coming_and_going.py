@@ -117,7 +117,7 @@ class Life:
         assert set(changes.values()) == {1}
         sums: Counter[tuple[int, int, int]] = Counter()
         for *row, _, diff in changes:
-            sums[tuple(row)] += diff  # type: ignore[index]
+            sums[tuple(row)] += diff
         assert sorted(row for row, n in sums.items() if n) == self.totals() and set(sums.values()) <= {0, 1}
 
     def run(self, steps: int) -> None:

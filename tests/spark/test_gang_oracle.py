@@ -63,6 +63,7 @@ def test_on_executors(kind: str, executors: int, tmp_path: Path) -> None:
 def main(master: str, executors: int) -> None:
     """A driver for `test_on_executors`; it says what it has done."""
     from everview.spark import local_session
+    from everview.spark.driver.slots import slots
 
     spark = local_session(master, **SETTINGS)
     runtime = Runtime("cluster", partial(connect, spark), share=0.02)
@@ -74,7 +75,7 @@ def main(master: str, executors: int) -> None:
         ):
             run(runtime)
             print(name, flush=True)
-        assert spark.sparkContext.defaultParallelism == executors
+        assert slots(spark.sparkContext) == executors
     finally:
         spark.stop()
 
