@@ -74,9 +74,16 @@ def test_a_default_asks_for_the_tenant_who_inserts(tenants: Tenants) -> None:
                 key = 1000 + 10 * number + at
                 admin.execute("INSERT INTO note (id, v) VALUES (%s, %s)", (key, 1), prepare=True)
                 admin.execute("RESET ROLE")
+        with tenants.http("bob") as http:
+            for body, kind in (
+                ('{"id": 2001, "v": 1}\n{"id": 2011, "v": 1, "tenant": "b"}\n[2021, 1, "b"]', "application/json"),
+                ("id,v\n2031,1\n", "text/csv"),
+            ):
+                pushed = http.post("/v1/tables/note/rows", content=body, headers={"content-type": kind})
+                assert pushed.status_code == 200, pushed.text
         assert ann.execute("SELECT id % 10, tenant, count(*) FROM note GROUP BY 1, 2 ORDER BY 1").fetchall() == [
             (0, "a", 14),
-            (1, "b", 14),
+            (1, "b", 18),
         ]
 
 

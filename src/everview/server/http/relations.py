@@ -16,7 +16,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
@@ -187,7 +187,8 @@ async def push(door: Door, request: Request) -> Response:
         once = Once(db)
         if key is not None and (done := once.known(key)) is not None:
             return {"time": done, "repeated": True}
-        given = rows_in(table, kind, body)
+        filled = core_of(db).defaults.of(table).keys() if how == "insert" else ()
+        given = rows_in(table, kind, body, filled)
         with db.transaction():
             getattr(table, how)(given)
             if key is not None:
@@ -198,8 +199,10 @@ async def push(door: Door, request: Request) -> Response:
     return shown(await door.run(request, work))
 
 
-def rows_in(table: Table, kind: str, body: bytes) -> Any:
-    """The rows of a request body, in a form that tables accept."""
+def rows_in(table: Table, kind: str, body: bytes, filled: Collection[str] = ()) -> Any:
+    """The rows of a request body, in a form that tables accept; `filled`: columns that have a DEFAULT where a row lacks
+    them. Others are NULL.
+    """
     if kind.startswith(ARROW):
         return arrow_table(body)
     names, types = relation_of(table).codec.names, relation_of(table).codec.types
@@ -209,10 +212,10 @@ def rows_in(table: Table, kind: str, body: bytes) -> Any:
     except UnicodeDecodeError:
         raise InputError("E_FORMAT", "the rows are not UTF-8", "send JSON lines, CSV, or Arrow as " + ARROW) from None
     found = _csv(text) if kind.startswith("text/csv") else _json_lines(text)
-    return [_row(number, row, names, reads) for number, row in enumerate(found, 1)]
+    return [_row(number, row, names, reads, filled) for number, row in enumerate(found, 1)]
 
 
-def _row(number: int, row: Any, names: tuple[str, ...], reads: dict[str, Any]) -> Any:
+def _row(number: int, row: Any, names: tuple[str, ...], reads: dict[str, Any], filled: Collection[str]) -> Any:
     if isinstance(row, list):
         if len(row) != len(names):
             raise InputError("E_WIDTH", f"row {number} has {len(row)} values for {len(names)} columns", "give each one")
@@ -224,6 +227,8 @@ def _row(number: int, row: Any, names: tuple[str, ...], reads: dict[str, Any]) -
             "E_COLUMN", f"row {number}: there is no column {unknown[0]!r}", f"there are {', '.join(names)}"
         )
     try:
+        if any(n not in row for n in filled):
+            return {n: reads[n](row.get(n)) for n in names if n in row or n not in filled}
         return tuple(reads[n](row.get(n)) for n in names)
     except EverviewError as error:
         error.message = f"row {number}, {error.message}"
