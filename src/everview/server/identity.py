@@ -104,22 +104,35 @@ class Identity:
         Verifier.of_nobody(name, self._secret).fits(password)  # takes as long
         raise InputError("E_AUTH", f"the password of {name[:80]!r} is wrong", "")
 
-    def verifier(self, name: str) -> Verifier | None:
-        """The SCRAM verifier of a name; None if it has no password."""
+    def verifier(self, name: str) -> tuple[Verifier | None, Role | None]:
+        """The SCRAM verifier of a name, and the role whose it is. Without a role it is the server's own token's, or
+        None if there is none.
+        """
         role = self._access.roles.get(name.lower())
         if role is not None and role.login and role.verifier and not _is_over(role.until):
-            return Verifier.read(role.verifier)
+            return Verifier.read(role.verifier), role
         nobody = Verifier.of_nobody(name, self._secret)
         if role is not None:
-            return nobody
+            return nobody, role
         if not self._settings.token:
-            return None
-        return Verifier.of(self._settings.token, nobody.salt)
+            return None, None
+        return Verifier.of(self._settings.token, nobody.salt), None
 
-    def proven(self, name: str) -> Principal:
-        """The principal authenticated by SCRAM."""
+    def proven(self, name: str, begun: Role | None) -> Principal:
+        """The principal authenticated by SCRAM: who the verifier was of when the client `begun`. Its messages may take
+        half a minute, in which the role may be dropped: without one, the name would be the administrator's.
+        """
         role = self._access.roles.get(name.lower())
-        return Principal(self.administrator, free=True) if role is None else _principal(role, {}, "")
+        if begun is None and role is None:
+            return Principal(self.administrator, free=True)
+        if (
+            begun is None
+            or role is None
+            or (role.made, role.verifier) != (begun.made, begun.verifier)
+            or not role.login
+        ):
+            raise InputError("E_AUTH", f"the password of {name[:80]!r} is wrong", "")
+        return _principal(role, {}, "")
 
     def takes_tokens(self, name: str) -> bool:
         """Whether a role uses tokens instead of a password: it has none, so SCRAM has nothing to compare."""

@@ -155,9 +155,9 @@ async def _told(wire: Wire, login: Login, user: str, secured: bool) -> Principal
 
 async def _proven(wire: Wire, login: Login, user: str) -> Principal:
     """Have the client prove that it knows the password: the role's own, or the server's token."""
-    verifier = login.identity.verifier(user)
+    verifier, role = login.identity.verifier(user)
     if verifier is None:
-        return login.identity.proven(user)
+        return login.identity.proven(user, role)
     conversation = Conversation(verifier)
     wire.put(messages.sasl([MECHANISM]))
     await wire.drained()
@@ -171,12 +171,16 @@ async def _proven(wire: Wire, login: Login, user: str) -> Principal:
     wire.put(messages.sasl_continue(conversation.first(rest[4:])))
     await wire.drained()
     answer = conversation.final(await _said(wire))
-    if answer is None:
+    try:
+        who = login.identity.proven(user, role) if answer is not None else None
+    except InputError:  # the role is another one now
+        who = None
+    if who is None or answer is None:
         raise PgError(
             "E_AUTH", "28P01", f"the password of {user!r} is wrong", "it is the role's, or the server's token"
         )
     wire.put(messages.sasl_final(answer))
-    return login.identity.proven(user)
+    return who
 
 
 async def _said(wire: Wire) -> bytes:
