@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import everview as ev
 from everview.codes import Codec, Interner, data_type
 from everview.codes.intervals import Interval
 from everview.errors import InputError
@@ -163,6 +164,7 @@ def test_frames_are_not_imported_for_nothing() -> None:
     """pandas alone takes half a second, and `pa.array` imports it."""
     script = """
 import sys, numpy as np, pyarrow as pa
+import everview as ev
 from everview.codes import Codec, Interner, data_type
 codec = Codec([data_type(t) for t in ("int?", "str", "tuple(int)", "timestamp")], ["a", "b", "c", "d"], Interner())
 times = np.array([0, 1], dtype="M8[us]")
@@ -218,3 +220,26 @@ def test_names_that_are_alike_as_texts_are_one_column_too_many() -> None:
     frame = pd.DataFrame([[1, 2]], columns=[1, "1"])
     with pytest.raises(InputError, match="two columns '1'"):
         Codec((INT,), ("1",), Interner()).encode(frame)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([1, 2, None]), pa.array(["a", "ä", None]), pa.array(["a", "b"], pa.large_string()),
+        pa.array([1.5, None]),
+        pa.array([b"x", b""]), pa.array([b"x"], pa.large_binary()), pa.array([True, False, None]),
+        pa.array([dt.date(2026, 1, 2)]), pa.array([dt.datetime(2026, 1, 2)], pa.timestamp("us")),
+        pa.array([Decimal("1.25")], pa.decimal128(9, 2)), pa.array([], pa.string()), pa.array([3], pa.int16()),
+    ],
+    ids=lambda array: str(array.type),
+)  # fmt: skip
+def test_buffers_may_be_longer_than_their_items(array: pa.Array) -> None:
+    """By a few bytes, as in a message that somebody has sent: Arrow says that this is valid, NumPy refuses it."""
+    longer = [None if b is None else pa.py_buffer(b.to_pybytes() + b"\1\2\3") for b in array.buffers()]
+    same = pa.Array.from_buffers(array.type, len(array), longer)
+    same.validate(full=True)
+    with ev.connect() as db:
+        one, two = (db.table(name, pa.table({"x": array}).slice(0, 0)) for name in ("one", "two"))
+        one.insert(pa.table({"x": array}))
+        two.insert(pa.table({"x": same}))
+        assert one.rows() == two.rows() and len(one) == len(array)

@@ -30,6 +30,18 @@ def utf8(text: str) -> bytes:
         raise InputError("E_TYPE", f"{shown(text)} is not valid Unicode text", hint) from None
 
 
+def items(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The items of an Arrow buffer, without a copy. One that somebody has sent may be some bytes longer than its items:
+    that is valid, and NumPy refuses it.
+
+    >>> items(pa.py_buffer(bytes(19)), np.int64)
+    array([0, 0])
+    """
+    whole = 0 if buffer is None else buffer.size // np.dtype(dtype).itemsize
+    found: npt.NDArray[Any] = np.frombuffer(buffer, dtype=dtype, count=whole) if whole else np.empty(0, dtype=dtype)
+    return found
+
+
 def numbers_of(array: pa.Array, dtype: Any, per_value: int = 1) -> npt.NDArray[Any]:
     """The values of a fixed-width Arrow array, without a copy; undefined where it is null.
 
@@ -38,7 +50,7 @@ def numbers_of(array: pa.Array, dtype: Any, per_value: int = 1) -> npt.NDArray[A
     >>> numbers_of(pa.array([1, 2, 3]).slice(1), np.int64)
     array([2, 3])
     """
-    data = np.frombuffer(array.buffers()[1] or b"", dtype=dtype)
+    data = items(array.buffers()[1], dtype)
     return data[array.offset * per_value : (array.offset + len(array)) * per_value]
 
 

@@ -40,6 +40,7 @@ from everview.codes.buffers import (
     NO_BYTES,
     frozen,
     integers,
+    items,
     longer,
     null_mask,
     numbers_of,
@@ -245,7 +246,8 @@ class Interner:
         if not narrow and values.type != wide:
             values = values.cast(wide)
         _, spans, payload = values.buffers()
-        offsets = np.frombuffer(spans, dtype=np.int32 if narrow else np.int64) if spans else np.zeros(1, dtype=np.int64)
+        offsets = items(spans, np.int32 if narrow else np.int64)
+        offsets = offsets if len(offsets) else np.zeros(1, dtype=np.int64)  # there need be none for no texts
         offsets = offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
         return self._add(TAGS[name], frozen(payload), offsets, *validity(values), len(values))
 
