@@ -30,16 +30,16 @@ def utf8(text: str) -> bytes:
         raise InputError("E_TYPE", f"{shown(text)} is not valid Unicode text", hint) from None
 
 
-def items(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def items(buffer: pa.Buffer | None, dtype: Any) -> npt.NDArray[Any]:
     """The items of an Arrow buffer, without a copy. One that somebody has sent may be some bytes longer than its items:
     that is valid, and NumPy refuses it.
 
     >>> items(pa.py_buffer(bytes(19)), np.int64)
     array([0, 0])
     """
-    whole = 0 if buffer is None else buffer.size // np.dtype(dtype).itemsize
-    found: npt.NDArray[Any] = np.frombuffer(buffer, dtype=dtype, count=whole) if whole else np.empty(0, dtype=dtype)
-    return found
+    if buffer is None:
+        return np.empty(0, dtype=dtype)
+    return np.frombuffer(buffer, dtype=dtype, count=buffer.size // np.dtype(dtype).itemsize)
 
 
 def numbers_of(array: pa.Array, dtype: Any, per_value: int = 1) -> npt.NDArray[Any]:

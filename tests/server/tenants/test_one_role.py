@@ -125,6 +125,8 @@ def test_reads_are_apart(shared: Tenants) -> None:
 
 def test_what_the_one_keeps_is_not_the_others(shared: Tenants) -> None:
     """Views, prepared queries, rules and idempotency keys of a role."""
+    one: Any
+    other: Any
     with (
         ev.connect(shared.beside.address, token=token("a")) as one,
         ev.connect(shared.beside.address, token=token("b")) as other,

@@ -126,7 +126,7 @@ class World:
             policy, at = self.policies[name], r.randrange(len(CONDITIONS))
             part = "WITH CHECK" if policy.command == "INSERT" else "USING"
             self.db.sql(f"ALTER POLICY {name} ON doc {part} ({CONDITIONS[at][0]})")
-            self.policies[name] = replace(policy, **{"check" if part != "USING" else "using": at})
+            self.policies[name] = replace(policy, using=at) if part == "USING" else replace(policy, check=at)
         else:
             self.made += 1
             command = r.choice(["ALL", "ALL", "SELECT", "SELECT", "INSERT", "UPDATE", "DELETE"])
