@@ -10,12 +10,13 @@ is named in FROM must be there. A sink that writes into a table is refused: with
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType
 
 from everview.sql.text.statement_reader import Statement
-from everview.sql.text.token_reader import Words, relation
+from everview.sql.text.token_reader import TEXTS, Words, relation
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -37,7 +38,8 @@ def is_about(statement: Statement) -> bool:
         return False
     if words == ["DEFAULT", "INDEX"]:
         return True
-    return words[0].upper() in _THINGS and not (words[0] == "SINK" and words[1] == "FROM")
+    into = any(a.text.upper() == "INTO" and b.token_type in TEXTS for a, b in pairwise(statement.tokens))
+    return words[0].upper() in _THINGS and not (words[0] == "SINK" and (words[1] == "FROM" or into))
 
 
 def passed_over(sql: Statements, statement: Statement) -> None:

@@ -179,8 +179,7 @@ def drop_token(sql: Statements, statement: statement_reader.Statement) -> None:
 def set_role(sql: Statements, statement: statement_reader.Statement) -> None:
     """SET ROLE name | NONE, RESET ROLE: for the statements of this session's SQL that follow"""
     words = Words(statement)
-    if words.next_is("RESET", "ROLE"):
-        words.end()
+    if [token.text.upper() for token in statement.tokens] == ["RESET", "ROLE"]:  # ROLE is no word there, but a text
         sql.role = None
         return
     words.need("SET", "ROLE")
