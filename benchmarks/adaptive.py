@@ -5,6 +5,9 @@
                10 s are transactions. `pairs` is the plan of somebody who knows the data: cars with cars and segments
                with segments first
     six        ten joins of six tables, chains and stars, over skewed data; in each phase another table is very small
+    moving     a stream of orders joined with three tables of offers, four for each key. In every quarter another of the
+               three has offers for a hundredth of its keys only (the last quarter is as the first). The best order
+               starts with that one, so it is another in every quarter. All six orders run
     steady     nothing changes: what looking and following cost then, by turns with a session that does neither
 
 Every static plan runs the whole stream from an empty session: as written, backwards, delta, wco. The best of them in
@@ -303,6 +306,58 @@ def _ends(star: bool, condition: int) -> tuple[int, int]:
     return (0, condition + 1) if star else (condition, condition + 1)
 
 
+# --------------------------------------------------------------------------------------------------- moving
+
+
+OFFERS = ("product", "customer", "shop")
+"""What offers are for; the number of one is its place."""
+
+KEYS, FEW, OF_EACH = 500, 5, 4
+"""Keys of each kind, those that have offers while there are few, and offers of a key."""
+
+ORDERS = ["".join(order) for order in permutations("012")]
+"""Names of the orders of joining: those of the tables of offers."""
+
+
+def offers(db: ev.Session, way: str) -> ev.View:
+    """The offers that apply to orders, by day of the week: what they save together."""
+    columns = ", ".join(f"{name} int NOT NULL" for name in OFFERS)
+    db.sql(f"CREATE TABLE orders (id int NOT NULL, day int NOT NULL, {columns})")
+    for name in OFFERS:
+        db.sql(f"CREATE TABLE {name}s (id int NOT NULL, saves int NOT NULL)")
+    order = [OFFERS[int(number)] for number in (way if way in ORDERS else ORDERS[0])]
+    saved = " + ".join(f"{name}s.saves" for name in OFFERS)
+    joins = " ".join(f"JOIN {name}s ON orders.{name} = {name}s.id" for name in order)
+    return planned(db, f"SELECT day, sum({saved}) AS saved FROM orders {joins} GROUP BY day", "", way)
+
+
+def trade(transactions: int, seed: int = 1) -> Iterator[Changes]:
+    """In each transaction 20 orders come and 20 go, of 2,000. At the beginning of a quarter offers come and go, some in
+    each transaction.
+    """
+    rng, numbers = random.Random(seed), count()
+    held: deque[Row] = deque()
+    with_offers: list[set[int]] = [set() for _ in OFFERS]
+    for few in (0, 1, 2, 0):
+        wanted = [set(rng.sample(range(KEYS), FEW if kind == few else KEYS)) for kind in range(len(OFFERS))]
+        for _ in range(transactions):
+            changes: Changes = {"orders": ([], [])}
+            for kind, name in enumerate(OFFERS):
+                some = rng.sample(range(KEYS), 5)
+                come = [key for key in some if key in wanted[kind] - with_offers[kind]]
+                gone = [key for key in some if key in with_offers[kind] - wanted[kind]]
+                with_offers[kind] = (with_offers[kind] | set(come)) - set(gone)
+                changes[f"{name}s"] = (_offered(come), _offered(gone))
+            come_in = [(next(numbers), rng.randrange(7), *(rng.randrange(KEYS) for _ in OFFERS)) for _ in range(20)]
+            held.extend(come_in)
+            changes["orders"] = (come_in, [held.popleft() for _ in range(len(held) - 2000)])
+            yield changes
+
+
+def _offered(keys: list[int]) -> list[Row]:
+    return [(key, saves) for key in keys for saves in range(OF_EACH)]
+
+
 # --------------------------------------------------------------------------------------------------- steady
 
 
@@ -371,11 +426,12 @@ def _looked(db: ev.Session) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["segtolls", "six", "steady"])
+    parser.add_argument("what", nargs="*", default=["segtolls", "six", "moving", "steady"])
     parser.add_argument("--seconds", type=int, default=480, help="of Linear Road")
     parser.add_argument("--cars", type=int, default=4000)
     parser.add_argument("--joins", type=int, default=10)
     parser.add_argument("--transactions", type=int, default=1000, help="of each phase of the joins")
+    parser.add_argument("--quarter", type=int, default=10000, help="transactions of each quarter of what is moving")
     parser.add_argument("--rounds", type=int, default=30000, help="of what is steady")
     parser.add_argument("--ways", nargs="*", default=["written", "backwards", "delta", "wco"])
     given = parser.parse_args()
@@ -402,6 +458,9 @@ def main() -> None:
                 {"benchmark": "six", "total": shown, "to_best": round(to_best, 2), "worst_to_ours": round(better, 2)}
             )
         )
+    if "moving" in given.what:
+        found = compare(offers, partial(trade, given.quarter), [*ORDERS, "delta", "wco"], **quick)
+        print(json.dumps({"benchmark": "moving", **found}), flush=True)
     if "steady" in given.what:
         print(json.dumps({"benchmark": "steady", **steady(given.rounds)}))
 

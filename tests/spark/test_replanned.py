@@ -9,6 +9,7 @@ import json
 import os
 import signal
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import everview as ev
 from everview.language.relation import relation_of
 from tests.datalog.test_multiway import with_tables
 from tests.inside import inside
-from tests.optimiser.test_adaptive import datalog_switches, restless, tpch_switches
+from tests.optimiser.test_adaptive import datalog_switches, random_plans_that_switch, restless, tpch_switches
 from tests.optimiser.test_chosen import TABLES, shop
 from tests.optimiser.test_replanned import (
     EVERYWHERE,
@@ -29,6 +30,7 @@ from tests.optimiser.test_replanned import (
     said,
     views,
 )
+from tests.oracle.harness import Runtime
 from tests.spark.clusters import ROOT
 from tests.spark.dying import SHORT_LIVED, run_program
 from tests.spark.inprocess import session
@@ -105,6 +107,18 @@ def test_datalog_whose_joins_switch_at_every_epoch(tmp_path: Path, seed: int) ->
 def test_random_joins_that_change_their_plan_at_every_epoch(tmp_path: Path, seed: int) -> None:
     with ev.connect(session(workers=2), state=str(tmp_path), shards=2) as db:
         joins_replanned(with_tables(db), seed)
+
+
+@pytest.mark.slow
+def test_random_plans_whose_joins_switch_at_every_epoch(tmp_path: Path) -> None:
+    numbers = count()
+
+    def connect(**options: Any) -> ev.Session:
+        db = ev.connect(session(workers=2), state=str(tmp_path / str(next(numbers))), shards=2, **options)
+        restless(db)
+        return db
+
+    random_plans_that_switch(Runtime("restless on Spark", connect, share=0.3))
 
 
 @pytest.mark.slow

@@ -42,21 +42,29 @@ if TYPE_CHECKING:
 LEAST_WORK = 50
 """Minimum ratio of work to the duration of all checks: checking costs 2 % in the long run."""
 
+ROUTINE = 0.5
+"""Share of that for checks that are due by the time alone. What is left is for steps that become slower: a plan that
+has just become wrong must not wait because earlier checks found nothing.
+"""
+
 GRACE = 0.02
 """Seconds of checking allowed beyond that. A check that leads to a new plan takes ten times as long as one that finds
 nothing new. A plan that has just become slow must not wait because of the cost of the previous check.
 """
 
 SLOWER = 1.5
-"""The next check is due at once when steps take this many times as long as before the last one."""
+"""The next check is due at once when steps take this many times as long as before the last one. It often comes too
+soon: the data has only begun to move. So it is repeated after twice the time, until steps have taken as long all along.
+"""
 
 TIMES_ASKED = 16
-"""How often the clock is read between two checks. Steps are counted, which is nearly free; but a plan that has become
-slow takes much longer for the same number, and must not be detected that much later.
+"""How often the clock is read between two checks, if they are as frequent as the policy says. Steps are counted, which
+is nearly free; but a plan that has become slow takes much longer for the same number, and must not be detected that
+much later.
 """
 
 SOONEST = 0.25
-"""Fraction of the time between two checks after which slower steps can trigger the next one."""
+"""Fraction of the time between two checks after which slower steps can trigger the next one, at first."""
 
 MOST_PATIENCE = 1 << 20
 """Maximum number of checks for which a join is left alone."""
@@ -173,7 +181,9 @@ class Adaptive:
         self._read = self._since, self._at
         """the clock and the session's time at the last reading"""
         self._usual = 0.0
-        """seconds per step before the last check"""
+        """seconds per step before the last check; more by `SLOWER` at most if it came because they were slower"""
+        self._hurried = 0
+        """the number of last checks that came for that"""
         self._rate = 0.0
         self._step: Step = core.runtime.step
         self._stepped, self._wait = _counting(self._step, self._attend)
@@ -218,17 +228,22 @@ class Adaptive:
         passed, steps = now - self._since, at - self._at
         if steps and passed > 0:
             self._rate = steps / passed
-            self._every = int(min(max(self._rate * self._pause / TIMES_ASKED, 1), 4 * self._every, 1 << 20))
+            self._every = int(min(max(self._rate * self.policy.every / TIMES_ASKED, 1), 4 * self._every, 1 << 20))
         (then, before), self._read = self._read, (now, at)
         took = (now - then) / max(at - before, 1)
-        slower = 0 < self._usual * SLOWER < took and passed > self._pause * SOONEST and self._debt(now) <= 0
+        soonest = self.policy.every * SOONEST * 2**self._hurried
+        slower = 0 < self._usual * SLOWER < took and passed > soonest and self._debt(now) <= 0
         if slower or passed >= self._pause:
-            self._usual = max(took, passed / max(steps, 1))
+            self._hurried = self._hurried + 1 if slower else 0
+            for watched in self._watched.values() if slower else ():
+                watched.patience //= 2  # what a trial has shown may no longer be so
+            pace = max(took, passed / max(steps, 1))
+            self._usual = min(pace, self._usual * SLOWER) if slower else pace
             self._look_now()
 
-    def _debt(self, now: float) -> float:
-        """Seconds of work until checks are within their share of the time."""
-        return LEAST_WORK * (self._looked - GRACE) - (now - self._begun)
+    def _debt(self, now: float, share: float = 1.0) -> float:
+        """Seconds of work until checks are within their share of the time, or a share of that."""
+        return LEAST_WORK / share * (self._looked - GRACE) - (now - self._begun)
 
     def _look_now(self) -> None:
         start, now = time.thread_time(), self.core.runtime.dataflow.time
@@ -243,7 +258,7 @@ class Adaptive:
             spent = self._since - start
             if self.seconds:
                 self._looked += spent
-            self._pause = max(self.policy.every, self._debt(self._since)) if self.policy.every else 0.0
+            self._pause = max(self.policy.every, self._debt(self._since, ROUTINE)) if self.policy.every else 0.0
             self.seconds += spent
 
     def look(self) -> None:
