@@ -35,7 +35,6 @@ REFUSED = [
     ("CREATE TABLE w (x int) WITH (colour = 70)", "70"),
     ("SELECT * FROM v@idx", "idx"),
     ("SELECT a FROM v TABLESAMPLE (10)", "TABLESAMPLE"),
-    ("SELECT a FROM ONLY v", "ONLY"),
     ("SELECT a FROM v FOR UPDATE", "FOR"),
     ("SELECT array_agg(a, c) FROM v", "c)"),
     ("SELECT string_agg(s, ',', 'x') FROM t", "'x'"),
