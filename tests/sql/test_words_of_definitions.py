@@ -16,6 +16,7 @@ from sqlglot import TokenType
 import everview as ev
 from everview.session.core import core_of
 from everview.sql.text.dialects import Everview
+from everview.sql.text.error_positions import SqlError
 
 SETUP = """
     CREATE FUNCTION g(x int) RETURNS int RETURN x;
@@ -165,6 +166,56 @@ def test_quoted_words_are_no_keywords() -> None:
     assert list(db["t"].schema()) == ["type"]
     with pytest.raises(ev.EverviewError, match="is not expected here"):
         db.sql("ALTER TABLE t ADD CHECK (type > 0), DROP CONSTRAINT IF EXISTS x 'CASCADE'")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE INDEX h ON k (s text_pattern_ops)", "text_pattern_ops of CREATE INDEX is ignored"),
+        ('CREATE INDEX h ON k (s COLLATE "de_DE")', "COLLATE of CREATE INDEX is ignored"),
+        ("CREATE INDEX h ON k (n) WITH (fillfactor = 70)", "WITH of CREATE INDEX is ignored"),
+        ("CREATE INDEX h ON k (n) TABLESPACE fast", "TABLESPACE of CREATE INDEX is ignored"),
+        ("CREATE INDEX h ON ONLY k USING gin (s gin_trgm_ops)", "USING gin of CREATE INDEX is ignored"),
+        ("CREATE TABLE w (a int CONSTRAINT mine PRIMARY KEY)", "the key of w is called w_pkey, not mine"),
+        ("ALTER TABLE u ADD CONSTRAINT mine PRIMARY KEY (a)", "the key of u is called u_pkey, not mine"),
+    ],
+)
+def test_what_is_ignored_is_told(text: str, says: str) -> None:
+    db = ev.connect()
+    db.sql(SETUP)
+    with pytest.warns(ev.Notice, match=says):
+        db.sql(text)
+    if "INDEX" in text:
+        assert "h" in [row[0] for row in db.sql("SHOW INDEXES").rows()]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("CREATE INDEX h ON k (lower(s))", 22, "an index is by columns"),
+        ("CREATE INDEX h ON k ((n + 1))", 22, "an index is by columns"),
+        ("CREATE INDEX h ON k (n) WHERE n > 1", 25, "an index is of all rows"),
+        ('CREATE UNIQUE INDEX h ON k (s COLLATE "de_DE")', 39, "unique is so by its letters"),
+        ("ALTER TYPE mood ADD VALUE 'x'", 7, "a type keeps its definition"),
+        ("ALTER TABLE k RENAME CONSTRAINT a TO b", 22, "a constraint keeps its name"),
+        ("START TRANSACTION READ ONLY", 19, "every transaction may write"),
+        ("SELECT n FROM k FOR UPDATE", 17, "leave it out"),
+        ("SELECT * FROM k UNPIVOT (v FOR w IN (n, id))", 26, "UNPIVOT is not supported"),
+    ],
+)
+def test_what_is_not_supported_is_named(text: str, column: int, says: str) -> None:
+    db = ev.connect()
+    db.sql(SETUP)
+    with pytest.raises(SqlError, match=says) as caught:
+        db.sql(text)
+    assert (caught.value.code, caught.value.column) == ("E_UNSUPPORTED", column)
+
+
+def test_modes_of_transactions_that_are_so_anyway() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (a int); BEGIN WORK; INSERT INTO t VALUES (1); COMMIT WORK")
+    db.sql("START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ WRITE, NOT DEFERRABLE; DELETE FROM t; ROLLBACK WORK")
+    assert db["t"].rows() == [(1,)]
 
 
 def test_tokens_of_texts() -> None:

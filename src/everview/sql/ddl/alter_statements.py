@@ -34,7 +34,7 @@ from everview.session.relations import declared_columns
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.ddl import indexes, schemas, sequences
-from everview.sql.ddl.declarations import Declared, add, is_generated
+from everview.sql.ddl.declarations import Declared, add, is_generated, tell_key_name
 from everview.sql.ddl.definitions import columns_of
 from everview.sql.dml import omitted_columns, volatile_functions
 from everview.sql.scalar.names import spelled
@@ -67,6 +67,8 @@ def alter(sql: Statements, statement: statement_reader.Statement) -> None:
     if words.next_is("SEQUENCE"):
         sequences.alter(sql, words)
         return
+    if words.is_word("TYPE") or words.is_word("DOMAIN"):
+        _refuse_type(words)
     kind = words.choose("VIEW") if words.next_is("MATERIALIZED") else words.choose("TABLE", "VIEW", "INDEX")
     optional = words.next_is("IF", "EXISTS")
     if kind == "TABLE":
@@ -88,6 +90,14 @@ def alter(sql: Statements, statement: statement_reader.Statement) -> None:
     words.end()
     if not sql.dry:
         do()
+
+
+def _refuse_type(words: Words) -> None:
+    """Types are parts of the plans that use them, so they cannot change."""
+    what = f"a {words.tokens[words.at].text.lower()} keeps its definition"
+    raise words.error(
+        what, "CREATE another, then ALTER TABLE t ALTER x TYPE other USING x::text::other", "E_UNSUPPORTED"
+    )
 
 
 def _found(sql: Statements, words: Words, kind: str, name: str, optional: bool, at: int) -> Table | View | str | None:
@@ -208,6 +218,8 @@ class _Alteration:
 
     def _rename(self) -> Callable[[], None]:
         words, altering = self.words, self.sql.core.definitions.altering
+        if words.is_word("CONSTRAINT"):
+            raise words.error("a constraint keeps its name", "DROP it, and ADD it with another name", "E_UNSUPPORTED")
         if words.next_is("TO"):
             at = words.at
             new = words.name("a new name")
@@ -285,8 +297,9 @@ class _Alteration:
         if word == "ADD":
             start = words.at
             if words.next_is("CONSTRAINT"):
-                words.name("a name")
+                name = words.name("a name")
                 if words.next_is("PRIMARY", "KEY") or words.next_is("PRIMARY KEY"):
+                    tell_key_name(relation_of(self.found).label, name, self.source.notes.notices)
                     self._add_key()
                 else:
                     self._add_constraint(start)
@@ -539,7 +552,7 @@ class _Alteration:
             self._drop_rule(rules[exact], cascade, at)
         elif not optional:
             words.at = at
-            hint = did_you_mean(name, rules) or _drop_hint(self.found)
+            hint = did_you_mean(name, rules) if rules else _drop_hint(self.found)
             raise words.error(f"{relation_of(self.found).label} has no constraint {name}", hint, "E_NAME")
 
     def _drop_rule(self, rule: Rule, cascade: bool, at: int) -> None:

@@ -132,6 +132,13 @@ def add(sql: Statements, table: Table, wanted: Wanted) -> None:
         raise
 
 
+def tell_key_name(label: str, name: str, notices: list[str]) -> None:
+    """Say that the constraint of a key has another name than the one given."""
+    own = f"{label.rpartition('.')[2]}_pkey"
+    if name.lower() != own.lower():
+        notices.append(f"the key of {label} is called {own}, not {name}")
+
+
 def _rows_that_break(sql: Statements, table: Table, wanted: Wanted, at: tuple[int, ...]) -> plan.Node:
     """What a guard checks; see `everview.session.changes.constraints`."""
     rule, node = wanted.rule, relation_of(table).node
@@ -254,6 +261,8 @@ class Reading:
     def _constraint(self, name: str | None, node: exp.Expr, column: str | None) -> None:
         """One constraint, of the table or of a column."""
         found, schema = self.found, self.found.schema
+        if name and isinstance(node, (exp.PrimaryKeyColumnConstraint, exp.PrimaryKey)):
+            tell_key_name(found.label, name, self.source.notes.notices)
         if isinstance(node, exp.NotNullColumnConstraint) and column is not None:
             schema[column] = schema[column].optional(bool(node.args.get("allow_null")))
         elif isinstance(node, exp.PrimaryKeyColumnConstraint) and column is not None:

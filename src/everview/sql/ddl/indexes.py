@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlglot import TokenType
+
 from everview.errors import did_you_mean
 from everview.language.relation import relation_of
 from everview.session.names.constraint_rules import UNIQUE, Rule
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 METHODS = ("btree", "hash")
+OTHER_METHODS = ("gin", "gist", "spgist", "brin", "rum", "bitmap")
+"""Methods for questions that no index answers here; an index of equal values is made instead."""
 
 
 def create(sql: Statements, statement: statement_reader.Statement) -> None:
@@ -37,16 +41,18 @@ def create(sql: Statements, statement: statement_reader.Statement) -> None:
     name = "" if words.next_is("ON") else words.name("the index's name")
     if name:
         words.need("ON")
+    words.next_is("ONLY")
     of = relation(sql, words)
-    if words.next_is("USING") and words.take("a method").lower() not in METHODS:
-        words.at -= 1
-        raise words.error("there is no such method of indexing", "leave USING out", "E_UNSUPPORTED")
-    keys = _keys(words, of, list(sql.session[of].schema()))
+    ignored = _method(words)
+    keys = _keys(words, of, list(sql.session[of].schema()), ignored, unique)
     for clause in ("INCLUDE", "DISTRIBUTED"):
         if words.next_is(clause) and (clause == "INCLUDE" or words.next_is("BY")):
-            _keys(words, of, list(sql.session[of].schema()))
-            statement.notes.notices.append(f"{clause} of CREATE INDEX is ignored: an index finds whole rows here")
+            _keys(words, of, list(sql.session[of].schema()), ignored)
+            ignored.append(clause)
+    ignored += _storage(words)
     words.end()
+    for clause in dict.fromkeys(ignored):
+        statement.notes.notices.append(f"{clause} of CREATE INDEX is ignored: {_IGNORED.get(clause, _OF_VALUES)}")
     name = name or _name_of(sql, of, [list(sql.session[of].schema())[k] for k in keys])
     if name in sql.core.catalog.indexes():
         if optional:
@@ -62,6 +68,45 @@ def create(sql: Statements, statement: statement_reader.Statement) -> None:
         sql.core.definitions.indexes.make(sql.session[of], keys, name)
 
 
+_OF_VALUES = "an index is of equal values here"
+
+_IGNORED = {
+    "INCLUDE": "an index finds whole rows here",
+    "DISTRIBUTED": "an index finds whole rows here",
+    "WITH": "it says how an index is stored",
+    "TABLESPACE": "it says how an index is stored",
+}
+"""Why clauses change no answer."""
+
+
+def _method(words: Words) -> list[str]:
+    """USING btree; what of it is ignored."""
+    if not words.next_is("USING"):
+        return []
+    method = words.take("a method").lower()
+    if method in METHODS:
+        return []
+    if method in OTHER_METHODS:
+        return [f"USING {method}"]
+    words.at -= 1
+    raise words.error("there is no such method of indexing", "leave USING out", "E_UNSUPPORTED")
+
+
+def _storage(words: Words) -> list[str]:
+    """WITH (fillfactor = 70) TABLESPACE fast: how an index is stored."""
+    found: list[str] = []
+    if words.next_is("WITH"):
+        if not words.brackets():
+            raise words.error("options in brackets are missing here", "WITH (fillfactor = 70)")
+        found.append("WITH")
+    if words.next_is("TABLESPACE"):
+        words.name("a tablespace")
+        found.append("TABLESPACE")
+    if words.is_word("WHERE"):
+        raise words.error("an index is of all rows", "index a view with that WHERE", "E_UNSUPPORTED")
+    return found
+
+
 def _unique(sql: Statements, words: Words, of: str, name: str, keys: tuple[int, ...]) -> None:
     """A UNIQUE index is a constraint of its table."""
     table = sql.core.catalog.tables.get(of)
@@ -71,14 +116,19 @@ def _unique(sql: Statements, words: Words, of: str, name: str, keys: tuple[int, 
     declarations.add(sql, table, declarations.Wanted(Rule(name, UNIQUE, of, columns)))
 
 
-def _keys(words: Words, of: str, have: list[str]) -> tuple[int, ...]:
-    """(x, y DESC, ...): the columns' positions; the sort direction does not matter for look-ups."""
+def _keys(words: Words, of: str, have: list[str], ignored: list[str], unique: bool = False) -> tuple[int, ...]:
+    """(x, y DESC, ...): the columns' positions; the order does not matter for look-ups. What is ignored is noted."""
     words.need("(")
     keys: list[int] = []
     while True:
         at = words.at
+        if words.is_next(TokenType.L_PAREN):
+            raise words.error(_BY_COLUMNS, _HINT, "E_UNSUPPORTED")
         column = words.name("a column")
         exact = spelled(column, have)
+        if words.is_next(TokenType.L_PAREN):
+            words.at = at
+            raise words.error(_BY_COLUMNS, _HINT, "E_UNSUPPORTED")
         if exact not in have:
             words.at = at
             raise words.error(f"{of} has no column {column}", did_you_mean(column, have), "E_COLUMN")
@@ -86,13 +136,31 @@ def _keys(words: Words, of: str, have: list[str]) -> tuple[int, ...]:
             words.at = at
             raise words.error(f"{exact} is there twice", "name it once", "E_DUPLICATE")
         keys.append(have.index(exact))
+        ignored += _order(words, unique)
         words.next_is("ASC") or words.next_is("DESC")
         if words.next_is("NULLS"):
             words.choose("FIRST", "LAST")
         if words.next_is(")"):
             return tuple(keys)
         if not words.next_is(","):
-            raise words.error("an index is by columns", "CREATE INDEX i ON t (x, y); of an expression, index a view")
+            raise words.error(_BY_COLUMNS, _HINT)
+
+
+_BY_COLUMNS, _HINT = "an index is by columns", "CREATE INDEX i ON t (x, y); of an expression, index a view"
+
+
+def _order(words: Words, unique: bool) -> list[str]:
+    """COLLATE "C" and text_pattern_ops: in which order an index is, which makes no difference to equal values."""
+    found: list[str] = []
+    if words.next_is("COLLATE"):
+        collation = words.name("a collation")
+        if unique and collation.rpartition(".")[2].lower() not in ("c", "posix", "default", "ucs_basic"):
+            words.at -= 1
+            raise words.error("what is unique is so by its letters", 'COLLATE "C"', "E_UNSUPPORTED")
+        found.append("COLLATE")
+    if words.at < len(words.tokens) and words.tokens[words.at].text.lower().endswith("_ops"):
+        found.append(words.name("an operator class"))
+    return found
 
 
 def _name_of(sql: Statements, of: str, columns: list[str]) -> str:

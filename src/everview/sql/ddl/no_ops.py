@@ -181,20 +181,32 @@ _LEVELS = ("SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED", "READ UNCOMMITTE
 
 
 def start(sql: Statements, statement: statement_reader.Statement) -> None:
-    """START TRANSACTION [ISOLATION LEVEL ...]"""
+    """START TRANSACTION [ISOLATION LEVEL ...] [READ WRITE] [[NOT] DEFERRABLE]"""
     words = Words(statement)
     words.need("START")
     words.need("TRANSACTION")
-    if words.next_is("ISOLATION"):
-        words.need("LEVEL")
-        if not any(words.next_is(*level.split()) for level in _LEVELS):
-            raise words.error("there is no such level", "SERIALIZABLE")
+    while _mode(words):
+        words.next_is(",")
     words.end()
     if sql.transaction is not None:
         words.at = 0
         raise words.error("a transaction is already open", "COMMIT or ROLLBACK it", "E_TRANSACTION")
     if not sql.dry:
         sql._begin()
+
+
+def _mode(words: Words) -> bool:
+    """Take a mode of a transaction, if one comes next."""
+    if words.next_is("ISOLATION"):
+        words.need("LEVEL")
+        if not any(words.next_is(*level.split()) for level in _LEVELS):
+            raise words.error("there is no such level", "SERIALIZABLE")
+        return True
+    if words.next_is("READ", "WRITE"):
+        return True
+    if words.is_word("READ"):
+        raise words.error("READ ONLY is not supported: every transaction may write", "leave it out", "E_UNSUPPORTED")
+    return words.next_is("DEFERRABLE") or words.next_is("NOT", "DEFERRABLE")
 
 
 def check_modes(node: exp.Transaction, source: Source) -> None:

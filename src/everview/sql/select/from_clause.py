@@ -466,9 +466,8 @@ class FromClause:
                 return self._inner_joins(node, self._aliased(made, node))
             if not isinstance(node.this, exp.Identifier):
                 what = self.source.written(node.this)
-                raise self.source.refuse(
-                    node, f"the table function {what} is not supported here", "use a derived table"
-                )
+                hint = "SELECT ... FROM 'file.parquet'" if what.lower().startswith("read_") else "use a derived table"
+                raise self.source.refuse(node, f"the table function {what} is not supported here", hint)
             relation = self.compiler.table(node, self.env)
             if self.compiler.standing and self.source.notes.emits_rows:
                 relation = watermarks.passed(self.compiler, relation, node)

@@ -40,7 +40,9 @@ def applied(compiler: Compiler, relation: Relation, pivot: exp.Pivot, env: Env) 
     source = compiler.source
     if source.dialect == DEFAULT:
         raise source.refuse(
-            pivot, "PIVOT is not supported here", "SET dialect = 'duckdb', or sum(x) FILTER (WHERE ...)"
+            pivot,
+            f"{'UN' * bool(pivot.args.get('unpivot'))}PIVOT is not supported here",
+            "SET dialect = 'duckdb', or sum(x) FILTER (WHERE ...)",
         )
     if relation.hidden:
         raise source.refuse(pivot, "PIVOT of a query that reads the one around it is not supported")

@@ -188,7 +188,8 @@ class Source:
         token = self._written(node, part)
         if token is None:
             return self.refuse(node, f"this form of {self.written(node)} is not supported")
-        return self.error_at(token.start, "E_UNSUPPORTED", f"{token.text} is not supported here")
+        hint = _HINTS.get((type(node), part), "")
+        return self.error_at(token.start, "E_UNSUPPORTED", f"{token.text} is not supported here", hint)
 
     def written(self, node: exp.Expr) -> str:
         """A node as it is written: the function's name; else its words, never the parser's."""
@@ -272,6 +273,12 @@ class Source:
 
 QUERY = "reads tables"
 """What the meta of a call says whose function is a query (`everview.sql.ddl.sql_functions`)."""
+
+
+_HINTS: dict[tuple[type[exp.Expr], str], str] = {
+    (exp.Select, "locks"): "leave it out: a transaction fails if others have changed the same rows first",
+}
+"""What to do about parts that are not supported."""
 
 
 def has_query(node: exp.Expr) -> bool:
