@@ -530,6 +530,7 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     clause = node.args.get("conflict")
     if clause is None:
         return _alternative(sql, node, table, source)
+    _check_set(source)
     action = clause.args.get("action")
     what = action.name.upper() if action is not None else ""
     key = _conflict_key(sql, clause, table, source)
@@ -546,6 +547,14 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     new: dict[int, exp.Expr | None] = dict.fromkeys(unset)
     new.update(zip((p for p in at if p not in unset), (value for _, value in kept), strict=True))
     return DoUpdate(sql, node, table, by, source, new, lambda e, i, s: _fitted_value(e, table, i, s, source))
+
+
+def _check_set(source: Source) -> None:
+    """Refuse DO UPDATE without the word SET, which the parser does not miss."""
+    words = [t.text.upper() for t in source.tokens]
+    for i, token in enumerate(source.tokens[2:], start=2):
+        if words[i - 2 : i] == ["DO", "UPDATE"] and words[i] != "SET":
+            raise source.error_at(token.start, "E_SYNTAX", "SET is missing here", "DO UPDATE SET column = value")
 
 
 def _alternative(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoNothing:
