@@ -27,11 +27,14 @@ ALGORITHMS: dict[str, tuple[Made, str, str]] = {
     "label_propagation": (lambda g, s, p: g.label_propagation(3), "rounds", "rounds"),
     "pagerank": (lambda g, s, p: g.pagerank(4), "rounds", "histories"),
     "settled pagerank": (lambda g, s, p: g.pagerank(None), "rounds", "rounds"),
+    "landmarks": (lambda g, s, p: g.landmarks(s), "trees", "histories"),
+    "k_core": (lambda g, s, p: g.k_core(2), "rounds", "rounds"),
 }
 """How it is kept in a graph that is fast, and in one that is lean."""
 
 WHY_NOT = {
     ("label_propagation", "fast"): "its rounds are counted",
+    ("label_propagation", "lean"): "its body is not the least or largest value for each key",
     ("pagerank", "fast"): "its rounds are counted",
 }
 

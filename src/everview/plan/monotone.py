@@ -335,11 +335,11 @@ def selection_of(body: plan.Node) -> Selection:
             raise NotMonotone("its body computes something of what it has selected")
         order = [body.exprs[c].index for c in order]  # type: ignore[attr-defined]
         body = body.child
-    if sorted(order) != list(range(len(body.types))):
-        raise NotMonotone("its body drops or doubles columns")
     if isinstance(body, plan.Threshold) and body.kind == "distinct":
+        _check_all_once(order, body)
         return Selection(body.child, tuple(order), None, False)
     if isinstance(body, plan.Reduce) and len(body.aggregates) == 1 and body.aggregates[0].kind in SELECTED:
+        _check_all_once(order, body)
         aggregate = body.aggregates[0]
         assert aggregate.column is not None
         below = (*body.keys, aggregate.column)
@@ -351,6 +351,11 @@ def selection_of(body: plan.Node) -> Selection:
             raise NotMonotone("what it adds up may be something else than an integer")
         return Selection(body.child, tuple(below[c] for c in order), value, largest, total)
     raise NotMonotone("its body is not the least or largest value for each key, nor distinct rows")
+
+
+def _check_all_once(order: Sequence[int], body: plan.Node) -> None:
+    if sorted(order) != list(range(len(body.types))):
+        raise NotMonotone("its body drops or doubles columns")
 
 
 @dataclass
