@@ -79,6 +79,39 @@ def test_a_new_question_is_refused_and_the_others_go_on() -> None:
     assert (0, 7, 0) in far.rows() and db.check() == []
 
 
+def test_a_full_budget_holds_while_edges_change() -> None:
+    """All rows are dropped; those that changes add are put into filters that must not grow any more."""
+    limit, rows = 200_000, graph(3)
+    full, plain = session(rows), session(rows)
+    views = [
+        db.view("far", Graph(edge, weight="w", budget=b, memory="lean").distance(pair), plan="whole")
+        for (db, edge, pair), b in ((full, limit), (plain, None))
+    ]
+    asked: list[tuple[int, int]] = []
+    with pytest.raises(MemoryLimitError, match="E_BUDGET"):
+        for first in range(0, NODES, 8):
+            full[2].insert([(source, 7) for source in range(first, first + 8)])
+            asked += [(source, 7) for source in range(first, first + 8)]
+    plain[2].insert(asked)
+    dice = random.Random(4)
+    there = [tuple(int(x) for x in row) for row in rows]
+    for number in range(4):
+        gone = there.pop(dice.randrange(len(there)))
+        there.append((dice.randrange(NODES), dice.randrange(NODES), dice.randrange(1, 11)))
+        for db, edge, _ in (full, plain):
+            with db.transaction():
+                edge.delete([gone])
+                edge.insert([there[-1]])
+        assert in_bytes(full[0]) <= limit and full[0].memory()["budgets"][-1].used <= limit
+        assert sorted(views[0].rows()) == sorted(views[1].rows())
+        if number == 2:
+            with pytest.raises(MemoryLimitError, match="E_BUDGET"):
+                full[2].insert([(source, 9) for source in range(300)])
+    full[2].delete(asked[: len(asked) // 2])
+    full[2].insert([(399, 8)])
+    assert in_bytes(full[0]) <= limit
+
+
 def test_a_new_node_is_no_new_question() -> None:
     """Every node is a source of its component: an edge with one that was not there must not be refused."""
     db, edge, _ = session(graph())

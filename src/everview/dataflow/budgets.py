@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from everview.kernels import structures
-from everview.kernels.frontier import budget as budget_k
+from everview.kernels.frontier import history as history_k
 
 
 @dataclass
@@ -26,18 +26,18 @@ class Budgets:
     def block(self, purse: str, limit: int | None = None) -> int:
         """The words of a budget, created on first use. A limit applies to the purse from now on."""
         if purse not in self.blocks:
-            self.blocks[purse] = structures.make_filled(np.zeros(budget_k.BUDGET_WORDS, dtype=np.int64))
+            self.blocks[purse] = structures.make_filled(np.zeros(history_k.BUDGET_WORDS, dtype=np.int64))
         if limit is not None and self.enforced:
-            structures.poke(self.blocks[purse], budget_k.BUDGET_LIMIT, limit)
+            structures.poke(self.blocks[purse], history_k.BUDGET_LIMIT, limit)
         return self.blocks[purse]
 
     def limit(self, purse: str) -> int | None:
         """The limit of a purse in bytes, if any."""
-        return int(structures.peek(self.block(purse), budget_k.BUDGET_LIMIT)) or None
+        return int(structures.peek(self.block(purse), history_k.BUDGET_LIMIT)) or None
 
     def used(self, purse: str) -> int:
         """The bytes that its operators use together."""
-        return int(structures.peek(self.block(purse), budget_k.BUDGET_USED))
+        return int(structures.peek(self.block(purse), history_k.BUDGET_USED))
 
     def free(self) -> None:
         """Free the blocks, after the operators."""

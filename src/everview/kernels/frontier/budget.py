@@ -3,12 +3,14 @@
 A budget is two words that several operators may share: a limit in bytes (0: none) and their total usage. An operator
 checks it at the end of its work in a step, so that what is committed is within it:
 
-    above 95 %  drop so many rows that 85 % are left. What a row's dropping frees is known, so the chance follows. If
+    above 95 %, or filters that had to be filled too far
+                drop so many rows that 85 % are left. What a row's dropping frees is known, so the chance follows. If
                 all rows of vertices with few edges are not enough, vertices with more edges come into question: up to
                 the 95th, the 99th percentile of degrees, then all
     below 70 %  the chance goes down; rows that are written from now on stay
-    above 100 % and nothing left to drop: a step that brings a new question is refused (FAULT_BUDGET). One that does
-                not goes on: who was promised an answer keeps it
+    above 95 % and nothing left to drop: a step that brings a new question is refused (FAULT_BUDGET). One that does not
+                goes on: who was promised an answer keeps it, and the other 5 % are for what changes add to that.
+                Filters never take more than 95 %: they are filled beyond what is good for them (`dropped`)
 
 Dropping scans the tables once. The new table of a query has room for all rows that the log may restore, so that the
 step can still be undone.
@@ -20,13 +22,18 @@ have not changed in this step, has not dropped any yet.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.dropped import chosen, degree, drop_row, room_to_drop
+from everview.kernels.frontier.dropped import FULL, MAKING_ROOM, OPEN, chosen, degree, drop_row, overfull, room_to_drop
 from everview.kernels.frontier.forest import FOREST_STEP
 from everview.kernels.frontier.history import (
+    BUDGET_LIMIT,
+    BUDGET_USED,
     HISTORY_BUDGET,
     HISTORY_CHANCE,
+    HISTORY_CLOSED,
     HISTORY_DEGREES,
     HISTORY_EXACT,
+    HISTORY_FILTERS_N,
+    HISTORY_GROWN_KEYS,
     HISTORY_LEAST_DEGREE,
     HISTORY_LOG,
     HISTORY_LOG_N,
@@ -51,19 +58,33 @@ from everview.kernels.frontier.history import (
 from everview.kernels.memory import alloc, free, ld, st, zeros
 from everview.kernels.run.step import STEP_FAULT
 
-BUDGET_LIMIT, BUDGET_USED, BUDGET_WORDS = range(3)
-
 FAULT_BUDGET = 5
 """STEP_FAULT: the budget is spent, and nothing is left to drop."""
 
 ALL = 1 << 32
 """The chance that drops every row."""
 
+AIM = 85
+"""Per cent of a budget that dropping leaves in use."""
+
 EXACT_ROW, FILTERED_ROW, STORED_ROW = 12, 2, 24
 """Bytes that a row takes, with its part of empty slots."""
 
 FEW_EDGES = 2
 _BUCKETS = 128
+
+
+@inner
+def is_full(budget):
+    """Whether a budget (0: none) is used up as far as it may be."""
+    limit = 0 if budget == 0 else ld(budget, BUDGET_LIMIT)
+    return limit > 0 and ld(budget, BUDGET_USED) * 100 > limit * FULL
+
+
+@inner
+def all_dropped(ctx):
+    """Whether nothing is left to drop."""
+    return ld(ctx, HISTORY_CHANCE) == ALL and ld(ctx, HISTORY_MOST_DEGREE) == ALL
 
 
 @inner
@@ -198,6 +219,7 @@ def shrink(ctx, aim):
         st(ctx, HISTORY_LEAST_DEGREE, FEW_EDGES)
         st(ctx, HISTORY_MOST_DEGREE, max(percentile(ctx, 800), FEW_EDGES))
     _count_logged(ctx)
+    st(ctx, HISTORY_CLOSED, MAKING_ROOM)
     saved = STORED_ROW - (EXACT_ROW if ld(ctx, HISTORY_EXACT) != 0 else FILTERED_ROW)
     while True:
         excess = 8 * history_words(ctx) - aim
@@ -212,8 +234,11 @@ def shrink(ctx, aim):
         else:
             more = (ALL - chance) * (excess * 1024 // (rows * saved) + 8) // 1024
             st(ctx, HISTORY_CHANCE, min(chance + more, ALL))
+        if ld(ctx, HISTORY_FILTERS_N) == 0:
+            st(ctx, HISTORY_GROWN_KEYS, (rows * ld(ctx, HISTORY_CHANCE) >> 32) * 3 // 2)
         for number in range(ld(ctx, HISTORY_RECORDS_N)):
             _thin_out(ctx, number)
+    st(ctx, HISTORY_CLOSED, OPEN)
     return 0
 
 
@@ -226,14 +251,16 @@ def keep_within(ctx, last):
     limit = ld(budget, BUDGET_LIMIT)
     others = ld(budget, BUDGET_USED) - ld(ctx, HISTORY_USED)
     now = 8 * history_words(ctx)
-    if limit > 0 and (others + now) * 100 > limit * 95:
-        shrink(ctx, limit * 85 // 100 - others)
+    short = limit > 0 and (others + now) * 100 > limit * AIM and overfull(ctx)
+    if limit > 0 and ((others + now) * 100 > limit * FULL or (short and not all_dropped(ctx))):
+        shrink(ctx, limit * AIM // 100 - others)
         now = 8 * history_words(ctx)
     elif last != 0 and limit > 0 and (others + now) * 100 < limit * 70:
         st(ctx, HISTORY_CHANCE, max(ld(ctx, HISTORY_CHANCE) * 7 // 8 - 1, 0))
     st(budget, BUDGET_USED, others + now)
     st(ctx, HISTORY_USED, now)
-    if last != 0 and limit > 0 and others + now > limit and ld(ctx, HISTORY_NEW) != 0:
+    refused = is_full(budget) or (limit > 0 and all_dropped(ctx) and overfull(ctx))
+    if last != 0 and refused and ld(ctx, HISTORY_NEW) != 0:
         st(ld(ctx, FOREST_STEP), STEP_FAULT, FAULT_BUDGET)
     return 0
 

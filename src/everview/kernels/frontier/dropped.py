@@ -10,7 +10,12 @@ that terminates. This requires knowing *that* there was a row, and at which roun
 
 Filters are queried round by round, so they hold only rows of the first FILTER_ROUNDS; later ones are recorded exactly.
 A key for "this vertex has some" avoids most of that. A filter cannot delete: rows that vanish stay in it (STALE counts
-them), and when there are many the history is rebuilt. A full filter is followed by one twice its size.
+them), and when there are many the history is rebuilt. A full filter is followed by one twice its size, but no larger
+than a part of what is left of a budget: the last key that fits must not cost as much as all before it. If nothing is
+left (CLOSED), they are filled beyond what is good for them: then results are as right as ever, changes get slower,
+new questions are refused, and when there are many more keys than the history was built with (GROWN_KEYS) it is rebuilt.
+Each filter is asked for every round, so there should be few: if the number of keys can be foreseen, the first has room
+for all.
 
 *Which rows.* Vertices with few edges are cheap to recompute and rarely needed; hubs are neither. Rows of vertices with
 fewer than LEAST_DEGREE edges are therefore dropped, of those with more than MOST_DEGREE none, and of the others a
@@ -23,16 +28,22 @@ from __future__ import annotations
 from everview.kernels.build.native import inner, shared
 from everview.kernels.frontier.forest import FOREST_NODE, FOREST_NRULES, FOREST_QUESTIONS, FOREST_RULES, RULE_WORDS
 from everview.kernels.frontier.history import (
+    BUDGET_LIMIT,
+    BUDGET_USED,
     HASH_FACTOR,
+    HISTORY_BUDGET,
     HISTORY_CHANCE,
+    HISTORY_CLOSED,
     HISTORY_DROPPING,
     HISTORY_EXACT,
     HISTORY_FILTERS,
     HISTORY_FILTERS_N,
     HISTORY_FIXED_FILTER,
+    HISTORY_GROWN_KEYS,
     HISTORY_LEAST_DEGREE,
     HISTORY_MOST_DEGREE,
     HISTORY_RECORDS,
+    HISTORY_USED,
     LOW_HALF,
     NEVER,
     QUESTION_COLUMNS,
@@ -41,6 +52,7 @@ from everview.kernels.frontier.history import (
     QUESTION_GONE_SIZE,
     QUESTION_LAST,
     hash_key,
+    history_words,
     home,
     node_of,
     slots_for,
@@ -59,6 +71,15 @@ SOME_ROUND = 2**32 - 1
 """The round in the key that stands for any."""
 
 BITS_PER_ROW = 12
+
+SMALLEST = 128
+"""Words of a filter."""
+
+OPEN, CLOSED, MAKING_ROOM = range(3)
+"""HISTORY_CLOSED: filters may be added; no more in this step; rows are being dropped, which frees more than that."""
+
+FULL = 95
+"""Per cent of a budget that may be used before it counts as full."""
 
 
 # the exact sets: one word a slot, (id + 1, round)
@@ -194,9 +215,24 @@ def _in_filters(ctx, h):
 
 
 @inner
+def _filling(ctx):
+    """The filter that takes the next key: the last one, or, if none may be added, that with the fewest keys for its
+    size: a small one that is overfull would take every row for a dropped one.
+    """
+    n = ld(ctx, HISTORY_FILTERS_N)
+    best = n - 1
+    if ld(ctx, HISTORY_CLOSED) == CLOSED:
+        filters = ld(ctx, HISTORY_FILTERS)
+        for i in range(n):
+            if ld(filters, 3 + 3 * i) * ld(filters, 2 + 3 * best) < ld(filters, 3 + 3 * best) * ld(filters, 2 + 3 * i):
+                best = i
+    return best
+
+
+@inner
 def _to_filter(ctx, h):
-    """Set a key's bits in the last filter."""
-    i = ld(ctx, HISTORY_FILTERS_N) - 1
+    """Set a key's bits in a filter."""
+    i = _filling(ctx)
     filters = ld(ctx, HISTORY_FILTERS)
     if not _in_filters(ctx, h):
         block = ld(filters, 1 + 3 * i)
@@ -206,6 +242,59 @@ def _to_filter(ctx, h):
             w = min(first + b, words - 1)
             st(block, w, ld(block, w) | (1 << ((h >> (6 * b)) & 63)))
         st(filters, 3 + 3 * i, ld(filters, 3 + 3 * i) + 1)
+
+
+@inner
+def filter_keys(ctx):
+    """The number of keys in all filters."""
+    keys = 0
+    for i in range(ld(ctx, HISTORY_FILTERS_N)):
+        keys += ld(ld(ctx, HISTORY_FILTERS), 3 + 3 * i)
+    return keys
+
+
+@inner
+def overfull(ctx):
+    """Whether filters hold more keys than is good for them."""
+    words = 0
+    for i in range(ld(ctx, HISTORY_FILTERS_N)):
+        words += ld(ld(ctx, HISTORY_FILTERS), 2 + 3 * i)
+    return ld(ctx, HISTORY_FIXED_FILTER) == 0 and filter_keys(ctx) * BITS_PER_ROW > 64 * words
+
+
+@inner
+def _left(ctx, budget, limit):
+    """Words that are left of a budget, up to where it counts as full."""
+    others = ld(budget, BUDGET_USED) - ld(ctx, HISTORY_USED)
+    return max(limit * FULL // 100 - others, 0) // 8 - history_words(ctx)
+
+
+@inner
+def _first_words(ctx):
+    """Words of the first filter."""
+    wanted = ld(ctx, HISTORY_GROWN_KEYS) * BITS_PER_ROW // 62  # and a little more
+    budget = ld(ctx, HISTORY_BUDGET)
+    limit = 0 if budget == 0 else ld(budget, BUDGET_LIMIT)
+    if limit > 0:
+        making_room = ld(ctx, HISTORY_CLOSED) == MAKING_ROOM
+        wanted = min(wanted, (limit // 8 if making_room else _left(ctx, budget, limit)) * 3 // 4)
+    return max(wanted, SMALLEST)
+
+
+@inner
+def _next_words(ctx, words):
+    """Words of the filter that follows one of so many: of a budget, a quarter of what is left, or a hundredth of it
+    all. 0: there is no room.
+    """
+    budget = ld(ctx, HISTORY_BUDGET)
+    limit = 0 if budget == 0 else ld(budget, BUDGET_LIMIT)
+    if limit == 0:
+        return 2 * words
+    if ld(ctx, HISTORY_CLOSED) == MAKING_ROOM:
+        return max(min(2 * words, limit // 256), SMALLEST)
+    left = _left(ctx, budget, limit)
+    more = max(min(2 * words, left // 4), limit // 800, SMALLEST)
+    return more if more <= left else 0
 
 
 @shared
@@ -235,12 +324,17 @@ def room_to_drop(ctx, at, at_round):
         n = ld(ctx, HISTORY_FILTERS_N)
         fixed = ld(ctx, HISTORY_FIXED_FILTER)
         if n == 0:
-            _new_filter(ctx, fixed if fixed > 0 else 128)
+            _new_filter(ctx, fixed if fixed > 0 else _first_words(ctx))
         elif fixed == 0:
             filters = ld(ctx, HISTORY_FILTERS)
             words = ld(filters, 2 + 3 * (n - 1))
-            if (ld(filters, 3 + 3 * (n - 1)) + 2) * BITS_PER_ROW > 64 * words:
-                _new_filter(ctx, 2 * words)
+            full = (ld(filters, 3 + 3 * (n - 1)) + 2) * BITS_PER_ROW > 64 * words
+            if full and ld(ctx, HISTORY_CLOSED) != CLOSED:
+                more = _next_words(ctx, words)
+                if more > 0:
+                    _new_filter(ctx, more)
+                else:
+                    st(ctx, HISTORY_CLOSED, CLOSED)
     else:
         records = ld(ctx, HISTORY_RECORDS)
         rows = ld(records, at + QUESTION_GONE_N) + 1

@@ -22,7 +22,8 @@ middle.
 from __future__ import annotations
 
 from everview.kernels.build.native import entry, inner, operator, shared, task
-from everview.kernels.frontier.budget import keep_within, leave_budget
+from everview.kernels.frontier.budget import all_dropped, keep_within, leave_budget
+from everview.kernels.frontier.dropped import filter_keys, overfull
 from everview.kernels.frontier.edge_contributions import final_value
 from everview.kernels.frontier.epochs import SOURCES, WASTE, delta_of, gather, in_phases, publish, source
 from everview.kernels.frontier.forest import (
@@ -52,8 +53,7 @@ from everview.kernels.frontier.history import (
     HISTORY_AGENDA,
     HISTORY_AGENDA_N,
     HISTORY_CHANCE,
-    HISTORY_FILTERS,
-    HISTORY_FILTERS_N,
+    HISTORY_GROWN_KEYS,
     HISTORY_LOGGING,
     HISTORY_MEMO,
     HISTORY_NEW,
@@ -380,11 +380,11 @@ def _schedule_all(ctx, number, time):
 @inner
 def _wasteful(ctx):
     """Whether most ids are of nodes that have no rows any more, or filters are full of rows that have vanished."""
-    keys = 0
-    for i in range(ld(ctx, HISTORY_FILTERS_N)):
-        keys += ld(ld(ctx, HISTORY_FILTERS), 3 + 3 * i)
+    keys = filter_keys(ctx)
     if keys > 0:
-        return 4 * ld(ctx, HISTORY_STALE) > keys + 4096
+        grown = ld(ctx, HISTORY_GROWN_KEYS)
+        drifted = 16 * (keys - grown) > grown and all_dropped(ctx) and overfull(ctx)
+        return drifted or 4 * ld(ctx, HISTORY_STALE) > keys + 4096
     return ld(ctx, HISTORY_NODES_N) > WASTE * history_rows(ctx) + 4096
 
 
@@ -469,6 +469,7 @@ def _advance(ctx):
     if phase == WORK_GROWING:
         if _work(ctx, base + 1 if loud else base, base, True):
             st(ctx, FOREST_BUILT, 1)
+            st(ctx, HISTORY_GROWN_KEYS, filter_keys(ctx))
             st(ctx, HISTORY_LOGGING, 1)
             if loud:
                 st(ctx, FOREST_FRESH, 0)

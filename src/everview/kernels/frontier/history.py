@@ -89,11 +89,13 @@ from everview.kernels.memory import alloc, free, ld, reserve, st, zeros
     HISTORY_FILTERS_N,
     HISTORY_FIXED_FILTER,
     HISTORY_STALE,
+    HISTORY_GROWN_KEYS,
+    HISTORY_CLOSED,
     HISTORY_BUDGET,
     HISTORY_USED,
     HISTORY_DEGREES,
     HISTORY_WORDS,
-) = range(FOREST_WORDS, FOREST_WORDS + 52)
+) = range(FOREST_WORDS, FOREST_WORDS + 54)
 """Words behind those of a forest. ABSENT: the word that no value is, for vertices that nothing is known of. TOTAL:
 values are added up instead of the best being taken. LIMIT: how many rounds there are. LOGGING: whether changes are
 noted. AGENDA: a heap of (round, id) in one word; LAST_POPPED: the one before. TOUCHED: ids whose rows have changed in
@@ -101,7 +103,8 @@ the question under way. NEEDS, MEMO: see `edge_contributions`. EDGES, CHAIN: see
 in this step, if it has several epochs. QUESTION, STAGE: where the work is (see `histories`). UNTIDY: questions that
 have lost all rows, or tables most of theirs. RERUNS, RECALLED: how often a vertex was worked out because of a change,
 and because it was dropped, since the beginning. DROPPING: whether rows may be dropped; CHANCE (of 2**32), EXACT,
-LEAST_DEGREE, MOST_DEGREE, FILTERS, FIXED_FILTER, STALE: see `dropped`; BUDGET, USED, NEW, DEGREES: see `budget`.
+LEAST_DEGREE, MOST_DEGREE, FILTERS, FIXED_FILTER, STALE, GROWN_KEYS, CLOSED: see `dropped`; BUDGET,
+USED, NEW, DEGREES: see `budget`.
 """
 
 (
@@ -120,6 +123,9 @@ LEAST_DEGREE, MOST_DEGREE, FILTERS, FIXED_FILTER, STALE: see `dropped`; BUDGET, 
 they are kept exactly; the last round that a row was ever written at; the first of its changed sources in this epoch;
 how many rows the log may put back; from COLUMNS on, what tells it apart.
 """
+
+BUDGET_LIMIT, BUDGET_USED, BUDGET_WORDS = range(3)
+"""A budget, see `budget`."""
 
 NEVER = 2**31 - 1
 """A round that is not reached."""
@@ -499,8 +505,8 @@ def forget_history(ctx):
     """The step is committed: there is no way back any more."""
     for field in (
         HISTORY_LOG_N, HISTORY_AGENDA_N, HISTORY_TOUCHED_N, HISTORY_NEEDS_N, HISTORY_EDGES_N, HISTORY_CHAIN_N,
-        HISTORY_REPORTED_N, HISTORY_QUESTION, HISTORY_STAGE, HISTORY_LOGGING, HISTORY_NEW, FOREST_CHANGES_N,
-        FOREST_OUT_N, FOREST_PHASE, FOREST_LOUD,
+        HISTORY_REPORTED_N, HISTORY_QUESTION, HISTORY_STAGE, HISTORY_LOGGING, HISTORY_NEW, HISTORY_CLOSED,
+        FOREST_CHANGES_N, FOREST_OUT_N, FOREST_PHASE, FOREST_LOUD,
     ):  # fmt: skip
         st(ctx, field, 0)
     st(ctx, HISTORY_LAST_POPPED, -1)
@@ -536,10 +542,14 @@ def empty_history(ctx):
         gone = ld(records, at + QUESTION_GONE)
         st(records, at + QUESTION_GONE, 0)
         free(gone)
+    keys = 0
     for i in range(ld(ctx, HISTORY_FILTERS_N)):
         block = ld(ld(ctx, HISTORY_FILTERS), 1 + 3 * i)
         st(ld(ctx, HISTORY_FILTERS), 1 + 3 * i, 0)
+        keys += ld(ld(ctx, HISTORY_FILTERS), 3 + 3 * i)
         free(block)
+    if keys > 0:
+        st(ctx, HISTORY_GROWN_KEYS, max(keys - ld(ctx, HISTORY_STALE), keys >> 1))
     st(ctx, HISTORY_FILTERS_N, 0)
     st(ctx, HISTORY_RECORDS_N, 0)
     st(ctx, HISTORY_NODES_N, 0)

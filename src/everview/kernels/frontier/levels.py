@@ -19,7 +19,7 @@ is recorded, once (the stamp says so). Undoing needs no memory. Queries that are
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.budget import BUDGET_LIMIT, BUDGET_USED, FAULT_BUDGET, leave_budget
+from everview.kernels.frontier.budget import FAULT_BUDGET, leave_budget
 from everview.kernels.frontier.forest import (
     FOREST_BAD,
     FOREST_BUILT,
@@ -39,6 +39,8 @@ from everview.kernels.frontier.forest import (
     forget,
 )
 from everview.kernels.frontier.history import (
+    BUDGET_LIMIT,
+    BUDGET_USED,
     HISTORY_BUDGET,
     HISTORY_NEW,
     HISTORY_NODES_N,

@@ -40,11 +40,7 @@ from everview.kernels.frontier.balls import (
     reset_balls,
     undo_balls,
 )
-from everview.kernels.frontier.budget import (
-    BUDGET_LIMIT,
-    BUDGET_USED,
-    FAULT_BUDGET,
-)
+from everview.kernels.frontier.budget import FAULT_BUDGET
 from everview.kernels.frontier.epochs import (
     A_WHILE,
     delta_of,
@@ -97,6 +93,7 @@ from everview.kernels.frontier.forest import (
     free_forest,
     undo,
 )
+from everview.kernels.frontier.history import BUDGET_LIMIT, BUDGET_USED
 from everview.kernels.frontier.offers import (
     adds,
     count_wild,

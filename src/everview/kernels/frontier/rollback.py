@@ -7,7 +7,7 @@ histories are referred to by other blocks, and must be marked (`keep_all`).
 from __future__ import annotations
 
 from everview.kernels.build.native import inner
-from everview.kernels.frontier.budget import BUDGET_LIMIT, BUDGET_USED, leave_budget
+from everview.kernels.frontier.budget import is_full, leave_budget
 from everview.kernels.frontier.dropped import gone_put, gone_slot, gone_take_out
 from everview.kernels.frontier.forest import (
     FOREST_BUILT,
@@ -58,8 +58,7 @@ def _spent(ctx):
     """Whether the step was refused because of this history's budget: then what it left behind must not stay. It is
     grown again, and thinned out, before the next change.
     """
-    budget = ld(ctx, HISTORY_BUDGET)
-    return budget != 0 and ld(budget, BUDGET_LIMIT) > 0 and ld(budget, BUDGET_USED) > ld(budget, BUDGET_LIMIT)
+    return is_full(ld(ctx, HISTORY_BUDGET))
 
 
 @inner
