@@ -22,7 +22,16 @@ have not changed in this step, has not dropped any yet.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.frontier.dropped import FULL, MAKING_ROOM, OPEN, chosen, degree, drop_row, overfull, room_to_drop
+from everview.kernels.frontier.dropped import (
+    FILTERS_MAKING_ROOM,
+    FILTERS_OPEN,
+    FULL,
+    chosen,
+    degree,
+    drop_row,
+    overfull,
+    room_to_drop,
+)
 from everview.kernels.frontier.forest import FOREST_STEP
 from everview.kernels.frontier.history import (
     BUDGET_LIMIT,
@@ -219,7 +228,7 @@ def shrink(ctx, aim):
         st(ctx, HISTORY_LEAST_DEGREE, FEW_EDGES)
         st(ctx, HISTORY_MOST_DEGREE, max(percentile(ctx, 800), FEW_EDGES))
     _count_logged(ctx)
-    st(ctx, HISTORY_CLOSED, MAKING_ROOM)
+    st(ctx, HISTORY_CLOSED, FILTERS_MAKING_ROOM)
     saved = STORED_ROW - (EXACT_ROW if ld(ctx, HISTORY_EXACT) != 0 else FILTERED_ROW)
     while True:
         excess = 8 * history_words(ctx) - aim
@@ -238,7 +247,7 @@ def shrink(ctx, aim):
             st(ctx, HISTORY_GROWN_KEYS, (rows * ld(ctx, HISTORY_CHANCE) >> 32) * 3 // 2)
         for number in range(ld(ctx, HISTORY_RECORDS_N)):
             _thin_out(ctx, number)
-    st(ctx, HISTORY_CLOSED, OPEN)
+    st(ctx, HISTORY_CLOSED, FILTERS_OPEN)
     return 0
 
 

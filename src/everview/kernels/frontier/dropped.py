@@ -12,10 +12,10 @@ Filters are queried round by round, so they hold only rows of the first FILTER_R
 A key for "this vertex has some" avoids most of that. A filter cannot delete: rows that vanish stay in it (STALE counts
 them), and when there are many the history is rebuilt. A full filter is followed by one twice its size, but no larger
 than a part of what is left of a budget: the last key that fits must not cost as much as all before it. If nothing is
-left (CLOSED), they are filled beyond what is good for them: then results are as right as ever, changes get slower,
-new questions are refused, and when there are many more keys than the history was built with (GROWN_KEYS) it is rebuilt.
-Each filter is asked for every round, so there should be few: if the number of keys can be foreseen, the first has room
-for all.
+left (FILTERS_CLOSED), they are filled beyond what is good for them: then results are as right as ever, changes get
+slower, new questions are refused, and when there are many more keys than the history was built with (GROWN_KEYS) it is
+rebuilt. Each filter is asked for every round, so there should be few: if the number of keys can be foreseen, the first
+has room for all.
 
 *Which rows.* Vertices with few edges are cheap to recompute and rarely needed; hubs are neither. Rows of vertices with
 fewer than LEAST_DEGREE edges are therefore dropped, of those with more than MOST_DEGREE none, and of the others a
@@ -75,7 +75,7 @@ BITS_PER_ROW = 12
 SMALLEST = 128
 """Words of a filter."""
 
-OPEN, CLOSED, MAKING_ROOM = range(3)
+FILTERS_OPEN, FILTERS_CLOSED, FILTERS_MAKING_ROOM = range(3)
 """HISTORY_CLOSED: filters may be added; no more in this step; rows are being dropped, which frees more than that."""
 
 FULL = 95
@@ -221,7 +221,7 @@ def _filling(ctx):
     """
     n = ld(ctx, HISTORY_FILTERS_N)
     best = n - 1
-    if ld(ctx, HISTORY_CLOSED) == CLOSED:
+    if ld(ctx, HISTORY_CLOSED) == FILTERS_CLOSED:
         filters = ld(ctx, HISTORY_FILTERS)
         for i in range(n):
             if ld(filters, 3 + 3 * i) * ld(filters, 2 + 3 * best) < ld(filters, 3 + 3 * best) * ld(filters, 2 + 3 * i):
@@ -276,7 +276,7 @@ def _first_words(ctx):
     budget = ld(ctx, HISTORY_BUDGET)
     limit = 0 if budget == 0 else ld(budget, BUDGET_LIMIT)
     if limit > 0:
-        making_room = ld(ctx, HISTORY_CLOSED) == MAKING_ROOM
+        making_room = ld(ctx, HISTORY_CLOSED) == FILTERS_MAKING_ROOM
         wanted = min(wanted, (limit // 8 if making_room else _left(ctx, budget, limit)) * 3 // 4)
     return max(wanted, SMALLEST)
 
@@ -290,7 +290,7 @@ def _next_words(ctx, words):
     limit = 0 if budget == 0 else ld(budget, BUDGET_LIMIT)
     if limit == 0:
         return 2 * words
-    if ld(ctx, HISTORY_CLOSED) == MAKING_ROOM:
+    if ld(ctx, HISTORY_CLOSED) == FILTERS_MAKING_ROOM:
         return max(min(2 * words, limit // 256), SMALLEST)
     left = _left(ctx, budget, limit)
     more = max(min(2 * words, left // 4), limit // 800, SMALLEST)
@@ -329,12 +329,12 @@ def room_to_drop(ctx, at, at_round):
             filters = ld(ctx, HISTORY_FILTERS)
             words = ld(filters, 2 + 3 * (n - 1))
             full = (ld(filters, 3 + 3 * (n - 1)) + 2) * BITS_PER_ROW > 64 * words
-            if full and ld(ctx, HISTORY_CLOSED) != CLOSED:
+            if full and ld(ctx, HISTORY_CLOSED) != FILTERS_CLOSED:
                 more = _next_words(ctx, words)
                 if more > 0:
                     _new_filter(ctx, more)
                 else:
-                    st(ctx, HISTORY_CLOSED, CLOSED)
+                    st(ctx, HISTORY_CLOSED, FILTERS_CLOSED)
     else:
         records = ld(ctx, HISTORY_RECORDS)
         rows = ld(records, at + QUESTION_GONE_N) + 1
