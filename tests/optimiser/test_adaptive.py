@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -146,10 +147,12 @@ def test_a_plan_that_does_not_pay_goes_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Clock:
-    """Processor time as a test has it pass: `step` seconds for each transaction, `look` for each look."""
+    """Processor time as a test has it pass: `step` seconds for each transaction, `look` for each look. It goes on from
+    what the process has taken, which a session may have read already.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[float], look: float) -> None:
-        self.now = 100.0
+        self.now = time.thread_time()
 
         def looking(adaptive: Adaptive) -> None:
             looks.append(self.now)
