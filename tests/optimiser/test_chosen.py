@@ -14,6 +14,7 @@ import everview as ev
 from everview import col
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
+from everview.optimiser.alternatives import NOTHING
 from everview.optimiser.best_plans import optimiser_of, problems
 from everview.optimiser.plan_builder import rebuilt
 from everview.plan.nodes import Join, MultiJoin, Node
@@ -142,6 +143,35 @@ def test_explain_alternatives() -> None:
     assert costs == sorted(costs)
     assert any("delta, all at once" in line for line in lines[1:6])
     assert any(line.startswith("  with ") and " of the rows of " in line for line in lines[6:])
+
+
+def test_what_would_have_to_change_for_the_second_to_win() -> None:
+    lines = [row[0] for row in shop().sql(f"EXPLAIN ALTERNATIVES {QUERY}").rows()]
+    second = lines[2].split(": ", 1)[1]
+    changes = [line.removeprefix("  with ").split(": ") for line in lines if line.startswith("  with ")]
+    won = [change for change, plan in changes if second in plan]
+    last = lines[-1].removeprefix("  the second is the cheapest with ").split(", or ")
+    assert won
+    assert set(won) <= {*last}
+
+
+def test_explain_alternatives_of_a_view_shows_its_plan_and_costs_it_as_built() -> None:
+    db = shop()
+    view = db.sql(f"CREATE VIEW v AS {QUERY}")
+
+    def told() -> list[str]:
+        return [row[0] for row in db.sql("EXPLAIN ALTERNATIVES v").rows()]
+
+    assert told()[1].endswith("nothing to build: (((orders join customers) join nations) join items)")
+    view.replan("wco")
+    assert told()[1].endswith("nothing to build: wco, all at once")
+    view.replan("binary")
+    _, now, *listed = told()
+    (same,) = (line for line in listed[:5] if now.split(": ")[-1] in line)
+    cost_now, cost_again = (int(line.split("cost ")[1].split(",")[0]) for line in (now, same))
+    assert cost_now < cost_again  # what is built already is not paid for once more
+    db.sql("CREATE VIEW few AS SELECT id FROM v")
+    assert [row[0] for row in db.sql("EXPLAIN ALTERNATIVES few").rows()] == [NOTHING]
 
 
 def test_explain_alternatives_of_nothing_to_choose() -> None:

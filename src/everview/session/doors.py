@@ -136,6 +136,12 @@ def alternatives(core: Core, collection: Collection) -> list[str]:
     return alternatives(core, collection)
 
 
+def alternatives_of_view(core: Core, view: View) -> list[str]:
+    from everview.optimiser.alternatives import alternatives_of_view
+
+    return alternatives_of_view(core, view)
+
+
 def replan(core: Core, view: View, wanted: str) -> int:
     from everview.optimiser.replanning import replan
 

@@ -53,7 +53,7 @@ def _plain(statement: statement_reader.Statement) -> statement_reader.Statement:
 
 
 def explain(sql: Statements, statement: statement_reader.Statement) -> Result:
-    """EXPLAIN [ANALYZE] [(options)] query, EXPLAIN view, EXPLAIN WHY query, EXPLAIN ALTERNATIVES query"""
+    """EXPLAIN [ANALYZE] [(options)] query, EXPLAIN view, EXPLAIN WHY query, EXPLAIN ALTERNATIVES query or view"""
     explained, analyze = _options(_plain(statement_reader.respoken(statement)))
     source = sql.placed(explained.source())
     if explained.first == "WHY":
@@ -89,8 +89,12 @@ def explain(sql: Statements, statement: statement_reader.Statement) -> Result:
 
 
 def _alternatives(sql: Statements, source: Source) -> Result:
-    """The possible plans of a query's joins, with their costs."""
+    """The possible plans of a query's joins, or of those of an existing view, with their costs."""
     sql.core.access.may_manage("see how large tables are", look=True)
+    name = schemas.found(sql.core, source.text.strip(), sql.session.views)
+    if name in sql.session.views:
+        view = visible_relations.whole(sql.session, name, "its plan")
+        return sql.texts("plan", doors.alternatives_of_view(sql.core, view))
     tree = statement_reader.parsed(source)
     node = _explained(tree, source)
     query, compiler = consumed_parts.whole(tree, source, lambda: sql.bound(node, source))
