@@ -106,6 +106,27 @@ class Queries:
         )
 
 
+def same_generation(dice: random.Random) -> str:
+    """A random recursion of which a column changes in every round, asked for constants: not trees but magic sets."""
+    start = dice.choice(
+        ("SELECT a, b FROM n", "SELECT a, a FROM k", "SELECT p.b, q.b FROM t AS p JOIN k AS q ON p.a = q.a")
+    )
+    ways = [
+        "SELECT p.b, q.b FROM r JOIN {} AS p ON p.a = r.a JOIN {} AS q ON q.a = r.b",
+        "SELECT p.a, q.b FROM r JOIN {} AS p ON p.b = r.a JOIN {} AS q ON q.a = r.b AND q.b <> p.a",
+        "SELECT r.a, q.b FROM {} AS p JOIN r ON p.b = r.b JOIN {} AS q ON q.a = p.a WHERE r.a < 3",
+        "SELECT p.b, 1 - r.b FROM r JOIN {} AS p ON p.a = r.a JOIN {} AS q ON q.a = p.b WHERE r.b IN (0, 1)",
+        "SELECT r.b, p.a FROM r JOIN {} AS p ON p.b = r.a JOIN {} AS q ON q.a = r.a",
+        "SELECT p.b, s.b FROM r JOIN {} AS p ON p.a = r.a JOIN r AS s ON s.a = r.b JOIN {} AS q ON q.a = s.b",
+    ]
+    chosen = [dice.choice((*ways[:4], *ways)).format(dice.choice("tnk"), dice.choice("tnk"))]
+    if dice.random() < 0.4:
+        chosen.append("SELECT p.b, r.b FROM r JOIN n AS p ON p.a = r.a")
+    asked = dice.choice(("a = 1", "b = 2", "a IN (0, 3)", "a = 2 AND b = 1", "b = 0 OR b = 1", "a = 3 AND b < 2"))
+    body = " UNION ".join((start, *chosen))
+    return f"WITH RECURSIVE r(a, b) AS ({body}) SELECT a, b FROM r WHERE {asked}"
+
+
 def loops_in_loops(dice: random.Random) -> Spelling:
     """A random spelling of what SQL cannot say: loops in a loop that trim edges."""
     stages = dice.choice((1, 2))
@@ -142,6 +163,8 @@ def check(seed: int, steps: int) -> list[str]:
         text: str | Spelling = Queries(seed).query(dice.choice((2, 3, 3, 4)))
         if seed % 12 == 11:
             text = loops_in_loops(dice)
+        elif seed % 24 == 22:
+            text = same_generation(dice)
         try:
             made = views(db, text)
         except EverviewError as error:
@@ -172,6 +195,11 @@ def check(seed: int, steps: int) -> list[str]:
 def test_random_queries() -> None:
     found = Counter(name for seed in range(12) for name in check(seed, 5))
     assert set(found) >= {"filters", "constants", "groups", "all"}, found
+
+
+def test_random_recursions_asked_for_constants() -> None:
+    found = Counter(name for seed in range(22, 40 * 24, 24) for name in check(seed, 6))
+    assert found["magic"] >= 8, found
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ was made of, so that none of it can be dropped unnoticed:
     constant_conditions  conditions that are constant, and what is empty because of them
     linear_recursion  conditions on the near end of paths made of paths: they grow by edges
     backward_search  conditions on the far end of a recursion: searched backwards
+    magic_sets  conditions on other recursions: only what leads to the constants is computed
     constant_columns  columns of a recursion with one value in all rows: left out of it
     strong_components  the least mutually reachable node: strong components, not all pairs
     edge_trimming  edges trimmed down to strong components: with hashes as labels, small ones first
@@ -41,6 +42,7 @@ from everview.plan.rewrites.edge_trimming import with_hashed_labels
 from everview.plan.rewrites.filter_pushdown import with_early_filters
 from everview.plan.rewrites.implied_conditions import with_implied_conditions
 from everview.plan.rewrites.linear_recursion import with_linear_recursions
+from everview.plan.rewrites.magic_sets import with_magic_sets
 from everview.plan.rewrites.outer_joins import without_unread_joins
 from everview.plan.rewrites.self_joins import without_joins_of_itself
 from everview.plan.rewrites.single_row_groups import without_single_groups
@@ -56,6 +58,7 @@ REWRITES: dict[str, Rewrite] = {
     "constants": without_constants,
     "linear": with_linear_recursions,
     "backwards": with_backward_searches,
+    "magic": with_magic_sets,
     "fixed": without_constant_columns,
     "strong": with_strong_components,
     "trimming": with_hashed_labels,
@@ -69,7 +72,7 @@ REWRITES: dict[str, Rewrite] = {
 WRITTEN = ("filters", "implied", "narrowed")
 """Those stored in a view's plan."""
 
-BEFORE = ("constants", "linear", "backwards", "fixed", "strong", "trimming", "outer", "itself")
+BEFORE = ("constants", "linear", "backwards", "magic", "fixed", "strong", "trimming", "outer", "itself")
 AFTER = ("groups", "either")
 """Those applied when a view is built: before loops and columns are processed, and after."""
 
@@ -81,6 +84,7 @@ DONE = {
     "constants": "what is always true, or never, is left out",
     "linear": "paths made of paths grow by edges, from where they are asked for",
     "backwards": "a recursion whose far end is given is searched from there",
+    "magic": "of a recursion only what leads to the constants asked for is computed (magic sets)",
     "fixed": "a column of a recursion with one value in all rows is left out of it",
     "strong": "nodes that reach each other are strong components, not pairs",
     "trimming": "edges are trimmed down to strong components by labels without an order",

@@ -21,11 +21,10 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from everview.expr.functions import call, conjunction, conjuncts
-from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.frontier import Frontier, Rule
-from everview.plan.loop_ways import disjuncts
-from everview.plan.rewrites.traversal import filtered_recursions
+from everview.plan.rewrites.traversal import filtered_recursions, values_given
 from everview.types import INT, DataType
 
 
@@ -59,19 +58,7 @@ def _changed(node: plan.Filter, found: Frontier) -> plan.Node | None:
 
 def _ends(condition: Expr, found: Frontier) -> list[Literal] | None:
     """The constants of which the far end must equal one."""
-    cases = [_end(case, found) for case in disjuncts(condition)]
-    ends = [case for case in cases if case is not None]
-    return list(dict.fromkeys(ends)) if len(ends) == len(cases) else None
-
-
-def _end(condition: Expr, found: Frontier) -> Literal | None:
-    """The constant that the far end must equal."""
-    if not isinstance(condition, Call) or condition.op != "eq" or found.columns[found.node].kind == "float":
-        return None
-    for a, b in (condition.args, tuple(reversed(condition.args))):
-        if isinstance(a, ColumnRef) and a.index == found.node and isinstance(b, Literal) and b.value is not None:
-            return b if b.type.optional() == found.columns[found.node].optional() else None
-    return None
+    return values_given(condition, found.node, found.columns[found.node])
 
 
 def _is_plain(found: Frontier) -> bool:

@@ -1,4 +1,4 @@
-"""Shared by rewrites: traversals, and whether an expression can fail."""
+"""Shared by rewrites: traversals, whether an expression can fail, and the constants that a condition asks for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_variables, readers
 from everview.plan.deep_recursion import drive
 from everview.plan.frontier import Frontier
-from everview.plan.loop_ways import NotMonotone
+from everview.plan.loop_ways import NotMonotone, disjuncts
 from everview.plan.monotone import recognised
 from everview.plan.substitute import over_inputs
+from everview.types import DataType
 
 
 def everywhere(
@@ -80,6 +81,30 @@ def never_fails(expr: Expr) -> bool:
         isinstance(e, ColumnRef | Literal) or (isinstance(e, Call) and e.op in FUNCTIONS and not FUNCTIONS[e.op].fails)
         for e in expr.walk()
     )
+
+
+def values_given(condition: Expr, column: int, kind: DataType) -> list[Literal] | None:
+    """The constants of which a column must equal one by a condition; None if it says no such thing.
+
+    >>> from everview.expr.functions import call
+    >>> from everview.types import INT
+    >>> x, three, five = ColumnRef(INT, 0), Literal(INT, 3), Literal(INT, 5)
+    >>> either = call("or", call("eq", x, three), call("eq", five, x))
+    >>> values_given(either, 0, INT) == [three, five], values_given(either, 1, INT)
+    (True, None)
+    """
+    cases = [_value_given(case, column, kind) for case in disjuncts(condition)]
+    values = [case for case in cases if case is not None]
+    return list(dict.fromkeys(values)) if len(values) == len(cases) else None
+
+
+def _value_given(condition: Expr, column: int, kind: DataType) -> Literal | None:
+    if not isinstance(condition, Call) or condition.op != "eq" or kind.kind == "float":
+        return None
+    for a, b in (condition.args, tuple(reversed(condition.args))):
+        if isinstance(a, ColumnRef) and a.index == column and isinstance(b, Literal) and b.value is not None:
+            return b if b.type.optional() == kind.optional() else None
+    return None
 
 
 def empty(types: plan.Types) -> plan.Constant:
