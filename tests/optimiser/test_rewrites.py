@@ -282,5 +282,38 @@ def test_verbatim_rewrites_nothing() -> None:
         assert "Reduce[r0]" in text and "rewrite" not in text
 
 
+LOOPS = {
+    "narrowed": "WITH RECURSIVE r(a, b) AS (SELECT a, b FROM t UNION SELECT r.a, t.b FROM r JOIN t ON t.a = r.b) "
+    "SELECT b FROM r WHERE a = 3",
+    "backwards": "WITH RECURSIVE r(a, b) AS (SELECT a, b FROM t UNION SELECT r.a, t.b FROM r JOIN t ON t.a = r.b) "
+    "SELECT a FROM r WHERE b = 3",
+    "linear": "WITH RECURSIVE r(a, b) AS (SELECT a, b FROM t UNION SELECT r.a, s.b FROM r JOIN r AS s ON s.a = r.b) "
+    "SELECT b FROM r WHERE a = 3",
+    "magic": "WITH RECURSIVE r(a, b) AS (SELECT a, b FROM t UNION SELECT p.b, q.b FROM r JOIN t AS p ON p.a = r.a "
+    "JOIN t AS q ON q.a = r.b) SELECT b FROM r WHERE a = 3",
+    "strong": "WITH RECURSIVE r(a, b) AS (SELECT a, b FROM t UNION SELECT r.a, t.b FROM r JOIN t ON t.a = r.b) "
+    "SELECT x.a, min(x.b) AS least FROM r AS x JOIN r AS y ON x.a = y.b AND x.b = y.a GROUP BY x.a",
+}
+
+
+@pytest.mark.parametrize("rewrite", LOOPS)
+def test_rounds_keeps_loops_as_they_are_written(rewrite: str) -> None:
+    with ev.connect() as db:
+        db.sql(SCHEMA)
+        db["t"].insert([(a, (a * 3 + 1) % 7) for a in range(7)])
+        rounds = db.sql(f"/*+ plan(rounds) */ CREATE VIEW rounds AS {LOOPS[rewrite]}")
+        verbatim = db.sql(f"/*+ plan(verbatim) */ CREATE VIEW verbatim AS {LOOPS[rewrite]}")
+        assert "rewrite" not in rounds.explain()
+        assert rounds.explain().split("arrangements:")[0] == verbatim.explain().split("arrangements:")[0]
+        rows = sorted(rounds.rows())
+        assert rows == sorted(verbatim.rows())
+    with ev.connect() as db:  # or it would share the others' loop
+        db.sql(SCHEMA)
+        db["t"].insert([(a, (a * 3 + 1) % 7) for a in range(7)])
+        usual = db.sql(f"CREATE VIEW usual AS {LOOPS[rewrite]}")
+        assert rewrite == "narrowed" or f"rewrite {rewrite}" in usual.explain()
+        assert sorted(usual.rows()) == rows
+
+
 if os.environ.get("EVERVIEW_REGENERATE"):
     regenerate()

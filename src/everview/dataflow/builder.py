@@ -43,7 +43,7 @@ from everview.plan.ordered_loops import small_first
 from everview.plan.pre_aggregation import Sent, pre_aggregated
 from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.prune import prune
-from everview.plan.rewrites import AFTER, BEFORE, Simplification, simplified
+from everview.plan.rewrites import AFTER, BEFORE, OF_LOOPS, Simplification, simplified
 from everview.plan.selection import selected
 from everview.plan.strong import by_search
 from everview.plan.windows import Window
@@ -119,7 +119,8 @@ class Builder:
         refused = "it runs on several shards" if self.dataflow.sharded else ASKED if as_written else None
         simpler: list[Simplification] = []
         if choice != "verbatim":
-            node, simpler = simplified(node, self.installed, BEFORE)
+            rewrites = [name for name in BEFORE if name not in OF_LOOPS or choice != "rounds"]
+            node, simpler = simplified(node, self.installed, rewrites)
         strong: list[LoopDecision] = []
         if refused is None:
             node, strong = by_search(node, self.installed)

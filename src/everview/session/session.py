@@ -244,10 +244,10 @@ class Session:
         chooses how joins of several inputs are maintained. "binary" joins two at a time; "delta" goes from each change
         to the other inputs, without intermediate state; "wco" does so one variable at a time (worst-case optimal);
         "best" is the cheapest for the current rows and indexes (docs/optimiser.md). The default, None, chooses by shape
-        and existing indexes. Three further plans: "frugal" pre-aggregates rows on shards before sending them
-        (docs/spark.md), "rounds" keeps loops as loops even where trees would do, and "whole" maintains distances of
-        pairs by whole searches (docs/graph.md). `explain` shows the plan. State that other views already maintain is
-        shared.
+        and existing indexes. Four further plans: "frugal" pre-aggregates rows on shards before sending them
+        (docs/spark.md), "rounds" keeps loops as written even where trees would do, "whole" maintains distances of
+        pairs by whole searches (docs/graph.md), and "verbatim" rewrites nothing. `explain` shows the plan. State that
+        other views already maintain is shared.
 
         `provenance` adds a column that records which table rows each row is derived from (docs/provenance.md): "lazy"
         by its first derivation, "bdd" by all of them, as a Boolean expression; see `Provenance` for more options. Only

@@ -24,7 +24,7 @@ was made of, so that none of it can be dropped unnoticed:
 This is also the reading order; `traversal` has what they share. Each rewrite is correct in isolation, so they are
 tested alone and together: random plans return the same rows with each of them on and off, under insertions and
 deletions. Nothing below what other views maintain already (`arranged`) is changed: sharing is worth more.
-`plan="verbatim"` disables them for a view.
+`plan="verbatim"` disables them for a view, `plan="rounds"` those that change loops.
 """
 
 from __future__ import annotations
@@ -75,6 +75,9 @@ WRITTEN = ("filters", "implied", "narrowed")
 BEFORE = ("constants", "linear", "backwards", "magic", "fixed", "strong", "trimming", "outer", "itself")
 AFTER = ("groups", "either")
 """Those applied when a view is built: before loops and columns are processed, and after."""
+
+OF_LOOPS = ("narrowed", "linear", "backwards", "magic", "fixed", "strong", "trimming")
+"""Those that write loops differently: `plan="rounds"` disables them."""
 
 DONE = {
     "filters": "conditions are tested earlier",

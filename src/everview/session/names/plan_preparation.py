@@ -15,7 +15,7 @@ from everview.language.relation import relation_of
 from everview.plan.multiway import Choice
 from everview.plan.nodes import Node
 from everview.plan.provenance import COLUMN, Kind, Provenance, wanted, with_provenance
-from everview.plan.rewrites import WRITTEN, rewritten_plan
+from everview.plan.rewrites import OF_LOOPS, WRITTEN, rewritten_plan
 from everview.session import doors
 from everview.types import INT
 
@@ -33,7 +33,7 @@ def rewritten(core: Core, collection: Collection, plan: Choice | None) -> tuple[
 
 
 def _simplified(core: Core, collection: Collection, choice: Choice | None) -> Collection:
-    names = [name for name in WRITTEN if name != "narrowed" or choice != "rounds"]
+    names = [name for name in WRITTEN if name not in OF_LOOPS or choice != "rounds"]
     node = rewritten_plan(relation_of(collection).node, core.runtime.builder.installed, names)
     return collection if node == relation_of(collection).node else by_another_plan(collection, node)
 
