@@ -47,9 +47,10 @@ ROUTINE = 0.5
 has just become wrong must not wait because earlier checks found nothing.
 """
 
-GRACE = 0.02
-"""Seconds of checking allowed beyond that. A check that leads to a new plan takes ten times as long as one that finds
-nothing new. A plan that has just become slow must not wait because of the cost of the previous check.
+GRACE = 0.05
+"""Seconds of checking allowed beyond that, for the first five checks or so that lead to a new plan; one takes ten times
+as long as one that finds nothing new. A plan that has just become slow must not wait because of the cost of the
+previous check, nor a plan as written, at the start, because that of the first is not yet worked off.
 """
 
 SLOWER = 1.5
