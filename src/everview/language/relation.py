@@ -58,6 +58,8 @@ class Relation:
         self.plan_why = ""
         """why its joins are maintained as passed to `db.view`, if that was not requested explicitly"""
         self.calls: tuple[str, ...] = ()
+        self.text: tuple[str, ...] = ()
+        """of a CREATE VIEW, if it was made by one: its dialect, the words before its name and the text behind it"""
         self.rules: tuple[RuleTexts, ...] = ()
         """of the programs that parts of the plan come from"""
         for parent in parents:
@@ -73,6 +75,7 @@ class Relation:
     def take_after(self, before: Relation) -> None:
         """Take over the naming of another relation, which this one replaces."""
         self.plan_why, self.calls, self.rules = before.plan_why, before.calls, before.rules
+        self.text = before.text
 
 
 R_co = TypeVar("R_co", covariant=True)

@@ -48,6 +48,7 @@ class ViewMade:
     why: str = ""  # the plan was chosen automatically
     calls: tuple[str, ...] = ()  # functions written in SQL that it calls
     rules: tuple[str, ...] = ()  # rules that parts of the plan come from: a digest, a space, the text
+    text: tuple[str, ...] = ()  # of a CREATE VIEW (`Relation.text`)
 
 
 @dataclass(frozen=True)

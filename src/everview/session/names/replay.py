@@ -114,6 +114,7 @@ class Replay:
         source = self._definitions.collection_of(entry.node, entry.columns)
         relation_of(source).plan_why = entry.why
         relation_of(source).calls = entry.calls
+        relation_of(source).text = entry.text
         if entry.rules:
             texts = {part: text for part, _, text in (kept.partition(" ") for kept in entry.rules)}
             relation_of(source).rules = (lambda: texts,)

@@ -71,7 +71,8 @@ class Views:
             meaning = digest(source.meaning or source.node)
             made = (kept.node, names, kept.index, history, kept.installed_at, plan, meaning)
             rules = () if catalog.entry_log is None else _rules_in(kept)
-            with self._definitions.noting(view, ViewMade(name, *made, source.plan_why, source.calls, rules)):
+            entry = ViewMade(name, *made, source.plan_why, source.calls, rules, source.text)
+            with self._definitions.noting(view, entry):
                 pass
             core.access.made("relation", name, source.bound, self._read_by(collection))
         return view

@@ -151,6 +151,33 @@ def _second(node: exp.Create, name: str) -> exp.Expr | None:
 
 def create_view(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
     """Install the query of a CREATE VIEW under a name."""
+    collection, how = meant(sql, node, source)
+    if sql.parameters is None:
+        relation_of(collection).text = _text_of_view(sql, source)
+    if name in sql.session.views and node.args.get("replace"):
+        return lambda: _replaced(sql.session, name, collection, how)
+    return lambda: sql.session.view(name, collection, plan=how)
+
+
+_BEFORE_NAMES = ("MATERIALIZED", "RECURSIVE", "VIEW")
+
+
+def _text_of_view(sql: Statements, source: Source) -> tuple[str, ...]:
+    """What is kept of the text of a CREATE VIEW: the dialect, the words before its name, and all that is behind it."""
+    words = [t.text.upper() for t in source.tokens]
+    at = words.index("VIEW") + 1 if words[:1] == ["CREATE"] and "VIEW" in words else 0
+    at += 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else 0
+    while words[at + 1 : at + 2] == ["."]:
+        at += 2
+    if not at:
+        return ()
+    written = source.shown or source.text
+    first, end = written[: source.tokens[at].start].upper().split(), source.tokens[at].end + 1
+    return source.dialect, " ".join(w for w in first if w in _BEFORE_NAMES), written[end:].rstrip().rstrip(";")
+
+
+def meant(sql: Statements, node: exp.Create, source: Source) -> tuple[Collection, Choice | None]:
+    """What the query of a CREATE VIEW means, and how its joins are maintained."""
     if not isinstance(node.expression, statement_reader.QUERIES):
         raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
     refuse_properties(node, source)
@@ -192,9 +219,7 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
     relation_of(collection).calls = tuple(compiler.called)
     relation_of(collection).bound = dict(compiler.claims)
     relation_of(collection).plan_why = join_plans.why(how, sql.asked(source))
-    if name in sql.session.views and node.args.get("replace"):
-        return lambda: _replaced(sql.session, name, collection, how)
-    return lambda: sql.session.view(name, collection, plan=how)
+    return collection, how
 
 
 def refuse_properties(node: exp.Create, source: Source) -> None:

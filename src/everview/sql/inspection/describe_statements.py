@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -40,15 +40,15 @@ def describe(sql: Statements, node: exp.Describe, source: Source) -> Do:
     return lambda: named(sql, name)
 
 
-def named(sql: Statements, name: str) -> Result:
-    """The columns of a table or view that is there."""
+def named(sql: Statements, name: str, chosen: Callable[[str], bool] = lambda column: True) -> Result:
+    """The columns of a table or view that is there, or those that are chosen."""
     found = sql.session[name]
     key = [relation_of(found).columns[k].name for k in relation_of(found).key] if isinstance(found, Table) else []
     shown = sql.core.access.shown(name)
-    columns = {n: t for n, t in found.schema().items() if shown is None or n in shown}
+    columns = {n: t for n, t in found.schema().items() if (shown is None or n in shown) and chosen(n)}
     listed = _listed(sql, [*columns], [*columns.values()], key)
     comments = sql.core.catalog.comments.items()
-    said = {c: text for (n, c), text in comments if n == name and (not c or shown is None or c in shown)}
+    said = {c: text for (n, c), text in comments if n == name and (not c or shown is None or c in shown) and chosen(c)}
     return _with_comments(sql, listed, said) if said else listed
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
+from everview.expr.library.regex_functions import like
 from everview.language.relation import relation_of
 from everview.sql.answers.result import Result
 from everview.sql.ddl import no_ops, schemas
-from everview.sql.inspection import describe_statements
+from everview.sql.inspection import create_statements, describe_statements
 from everview.sql.text import statement_reader
-from everview.sql.text.token_reader import Words, relation
+from everview.sql.text.token_reader import TEXTS, Words, relation
 from everview.types import STR
 
 if TYPE_CHECKING:
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
 _LISTS = ("tables", "views", "schemas", "functions", "types")
 _SETTINGS = ("plan", "dialect", "search_path", "timezone", "time zone")
 _HINT = (
-    "SHOW TABLES, VIEWS, SCHEMAS, INDEXES, WATERMARKS, FUNCTIONS, TYPES, COLUMNS FROM name, plan, dialect, search_path "
-    "or TIME ZONE"
+    "SHOW TABLES, VIEWS, SCHEMAS, INDEXES, WATERMARKS, FUNCTIONS, TYPES, COLUMNS FROM name, CREATE TABLE or VIEW name, "
+    "plan, dialect, search_path or TIME ZONE"
 )
 
 
 def show(sql: Statements, statement: statement_reader.Statement) -> Result:
-    """SHOW TABLES [FROM schema], SHOW COLUMNS FROM name, SHOW INDEXES [FROM name], SHOW plan, ..."""
+    """SHOW TABLES [FROM schema] [LIKE 'pattern'], CREATE VIEW name, COLUMNS FROM name, INDEXES [FROM name], plan"""
     said = statement_reader.respoken(statement)
     if said.notes.as_of is not None:
         at = statement.tokens[0].start
@@ -43,8 +45,11 @@ def show(sql: Statements, statement: statement_reader.Statement) -> Result:
         rest = rest.removeprefix("materialized ")
     if rest in no_ops.HOLDS:
         return sql.texts(rest, [no_ops.HOLDS[rest][0]])
+    if words.next_is("CREATE"):
+        return create_statements.show_create(sql, words)
     if words.next_is("COLUMNS") and (words.next_is("FROM") or words.next_is("IN")):
-        return describe_statements.named(sql, _named(sql, words))
+        name = relation(sql, words)
+        return describe_statements.named(sql, name, _like(words))
     if rest == "watermarks":
         return describe_statements.watermarks(sql)
     words.at = 0
@@ -55,7 +60,7 @@ def show(sql: Statements, statement: statement_reader.Statement) -> Result:
     word = words.tokens[0].text.lower() if words.tokens else ""
     if word not in _LISTS:
         words.at = 0
-        known = [*_LISTS, *_SETTINGS, "indexes", "columns", "materialized"]
+        known = [*_LISTS, *_SETTINGS, "indexes", "columns", "create", "materialized"]
         if word in ("columns", "materialized"):
             words.at = 1
             lacking = words.unknown("", "", ("FROM",) if word == "columns" else ("VIEWS",))
@@ -73,8 +78,19 @@ def show(sql: Statements, statement: statement_reader.Statement) -> Result:
             words.at = at
             raise words.error(f"there is no schema {schema}", did_you_mean(schema, there), "E_NAME")
         found = [n for n in found if (n.rpartition(".")[0] or schemas.PUBLIC).lower() == schema]
+    chosen = _like(words)
+    return sql.texts(word[:-1], [n for n in found if chosen(n)])
+
+
+def _like(words: Words) -> Callable[[str], bool]:
+    """[NOT] LIKE 'pattern' at the end of a statement: which names it shows."""
+    other = words.next_is("NOT", "LIKE")
+    if not other and not words.next_is("LIKE"):
+        words.end()
+        return lambda name: True
+    pattern = words.take("a pattern in quotes", *TEXTS)
     words.end()
-    return sql.texts(word[:-1], found)
+    return lambda name: like(name, pattern) is not other
 
 
 def _setting(sql: Statements, name: str) -> str:
