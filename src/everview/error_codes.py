@@ -137,7 +137,7 @@ E_DAMAGED | A file of the directory is missing or not as it was written. Nothing
 E_DISK | A file cannot be read or written: permissions, or no space. | Check the path and free space, and try again.
 E_FENCED | Another process has taken the directory over. | Close this session and open the directory again.
 E_LOCKED | The directory is open for writing elsewhere. | Close it there, or open it with `read_only=True`.
-E_READ_ONLY | The session only reads the directory. | Change it in the session that writes.
+E_READ_ONLY | The session only reads the directory, or the transaction is READ ONLY. | Change it in the session that writes.
 E_SHARDS | The store cannot have that number of shards. | A sharded store has at least one; an embedded one has none.
 E_STALE | A reader fell too far behind. | Open the directory again.
 E_STATE | There is no such state directory. | Check the path; `--create` makes a new one.

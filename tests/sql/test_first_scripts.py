@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import everview as ev
+from everview.sql.text.error_positions import SqlError
 
 DUMP = """
     SET statement_timeout = 0;
@@ -104,3 +106,70 @@ def test_parameters_may_stand_side_by_side() -> None:
     assert found(x=1, y=3).rows() == [(3,)]
     db.sql("CREATE FUNCTION f(a int, b int) RETURNS int LANGUAGE SQL AS $$ SELECT $1-$2 $$")
     assert db.sql("SELECT f(5, 3)").rows() == [(2,)]
+
+
+def test_fewer_values_than_columns_are_for_the_first_columns() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (a int, b text, c int); CREATE TABLE u (a int NOT NULL, b int NOT NULL, PRIMARY KEY (a))")
+    db.sql("CREATE VIEW v AS SELECT b, count(*), sum(c) FROM t GROUP BY b")
+    db.sql("INSERT INTO t VALUES (1), (2); INSERT INTO t SELECT 3, 'x'; INSERT INTO t VALUES (4, 'x', 5)")
+    assert db["t"].rows() == [(1, None, None), (2, None, None), (3, "x", None), (4, "x", 5)]
+    assert db["v"].rows() == [(None, 2, None), ("x", 2, 5)]
+    db.sql("DELETE FROM t WHERE b IS NULL; ALTER TABLE t ALTER c SET DEFAULT 7; INSERT INTO t SELECT 6")
+    assert db["t"].rows() == [(3, "x", None), (4, "x", 5), (6, None, 7)]
+    for text, code, says in (
+        ("INSERT INTO u VALUES (1)", "E_NULL", "column 'b': NULL is not allowed$"),
+        ("INSERT INTO u SELECT 1", "E_NULL", "column 'b': NULL is not allowed$"),
+        ("INSERT INTO u VALUES (1, 2), (3)", "E_WIDTH", "1 values for 2 columns"),
+        ("INSERT INTO u (a, b) VALUES (1)", "E_WIDTH", "1 values for 2 columns"),
+        ("INSERT INTO u VALUES (1, 2, 3)", "E_WIDTH", "3 values for 2 columns"),
+        ("SET dialect = 'duckdb'; INSERT INTO u VALUES (1)", "E_WIDTH", "1 values for 2 columns"),
+    ):
+        with pytest.raises(ev.errors.EverviewError, match=code) as caught:
+            db.sql(text)
+        assert re.search(says, caught.value.message)
+    assert db["u"].rows() == []
+
+
+def test_transactions_that_only_read() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE SEQUENCE numbers")
+    for begin in (
+        "BEGIN READ ONLY",
+        "BEGIN WORK ISOLATION LEVEL SERIALIZABLE READ ONLY",
+        "START TRANSACTION READ ONLY",
+    ):
+        for text in ("INSERT INTO t VALUES (2)", "WITH d AS (DELETE FROM t RETURNING a) TABLE d", "TRUNCATE t",
+                     "SELECT nextval('numbers')", "COPY t FROM 'none.csv'", "COMMENT ON TABLE t IS 'x'"):  # fmt: skip
+            db.sql(f"{begin}; SAVEPOINT s; DESCRIBE t; SHOW TABLES; EXPLAIN SELECT * FROM t; SELECT random()")
+            assert db.sql("SELECT a FROM t").rows() == [(1,)]
+            with pytest.raises(SqlError, match="E_READ_ONLY"):
+                db.sql(text)
+            db.sql("ROLLBACK TO s; ROLLBACK AND CHAIN")
+            with pytest.raises(SqlError, match="E_READ_ONLY"):
+                db.sql(text)
+            db.sql("ROLLBACK")
+    db.sql("BEGIN READ ONLY; COMMIT; BEGIN READ WRITE; INSERT INTO t VALUES (2); COMMIT; INSERT INTO t VALUES (3)")
+    assert db["t"].rows() == [(1,), (2,), (3,)]
+    for text, says in (("BEGIN READ ONLYY", "did you mean 'ONLY'"), ("BEGIN TRANSACTIN", "did you mean 'TRANSACTION'")):
+        with pytest.raises(SqlError, match=says):
+            db.sql(text)
+
+
+def test_messages_say_the_types_of_sql_and_comments_are_on_what_is_there() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE a (id text PRIMARY KEY, n int UNIQUE); CREATE SEQUENCE q; CREATE TYPE mood AS ENUM ('x')")
+    db.sql("CREATE TABLE plain (x int); CREATE INDEX i ON a (n); INSERT INTO a VALUES ('x', 1)")
+    db.sql("INSERT INTO a VALUES ('x', 2) ON CONFLICT (id, id) DO UPDATE SET n = excluded.n")
+    assert db["a"].rows() == [("x", 2)]
+    with pytest.raises(SqlError, match="x is int, id is text"):
+        db.sql("CREATE TABLE b (x int REFERENCES a (id))")
+    with pytest.raises(SqlError, match="after a comma is not supported") as caught:
+        db.sql("SELECT * FROM a, LATERAL (SELECT 1 AS k) l RIGHT JOIN plain ON l.k = plain.x")
+    assert "PLAN" not in caught.value.hint
+    for kind in ("INDEX i", "INDEX a_pkey", "INDEX public.a_n_key", "SEQUENCE q", "TYPE mood", "SCHEMA public"):
+        with pytest.warns(ev.Notice, match="is ignored"):
+            db.sql(f"COMMENT ON {kind} IS 'x'")
+    for kind in ("INDEX j", "INDEX plain_pkey", "SEQUENCE qq", "TYPE moood", "DOMAIN d", "SCHEMA s"):
+        with pytest.raises(SqlError, match=f"there is no {kind.split()[0].lower()} {kind.split()[1]}"):
+            db.sql(f"COMMENT ON {kind} IS 'x'")

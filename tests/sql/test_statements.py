@@ -159,7 +159,13 @@ def test_a_failed_statement_dooms_its_transaction(db: ev.Session) -> None:
 
 
 def test_a_text_that_fails_leaves_no_transaction_that_it_has_begun(db: ev.Session) -> None:
-    for bad in ("nonsense", "INSERT INTO log VALUES (1)", "SELECT (", "BEGIN", "INSERT INTO item VALUES (1, 'x', 1)"):
+    for bad in (
+        "nonsense",
+        "INSERT INTO log VALUES (1, 'a', 2)",
+        "SELECT (",
+        "BEGIN",
+        "INSERT INTO item VALUES (1, 'x', 1)",
+    ):
         with pytest.raises(ev.EverviewError):
             db.sql(f"BEGIN; INSERT INTO log VALUES (1, 'a'); {bad}; COMMIT")
         with pytest.raises(ev.PlanError, match="no transaction is open"):
@@ -238,7 +244,7 @@ def test_nothing_is_left_of_a_refused_statement(db: ev.Session) -> None:
     for text in (
         "CREATE VIEW w AS SELECT nope FROM item",
         "SELECT kurtosis(id) FROM item",
-        "INSERT INTO log SELECT 1",
+        "INSERT INTO log SELECT 1, 'a', 2",
     ):
         with pytest.raises(ev.PlanError):
             db.sql(text)

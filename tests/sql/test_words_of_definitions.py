@@ -198,7 +198,6 @@ def test_what_is_ignored_is_told(text: str, says: str) -> None:
         ('CREATE UNIQUE INDEX h ON k (s COLLATE "de_DE")', 39, "unique is so by its letters"),
         ("ALTER TYPE mood ADD VALUE 'x'", 7, "a type keeps its definition"),
         ("ALTER TABLE k RENAME CONSTRAINT a TO b", 22, "a constraint keeps its name"),
-        ("START TRANSACTION READ ONLY", 19, "every transaction may write"),
         ("SELECT n FROM k FOR UPDATE", 17, "leave it out"),
         ("SELECT * FROM k UNPIVOT (v FOR w IN (n, id))", 26, "UNPIVOT is not supported"),
     ],

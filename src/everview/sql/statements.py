@@ -69,6 +69,7 @@ from everview.sql.dml import (
     modifying_ctes,
     own_changes,
     savepoints,
+    transaction_modes,
     volatile_functions,
 )
 from everview.sql.dml.bound_changes import BoundChange, BoundChanges
@@ -113,6 +114,8 @@ class Statements:
         self.session = session
         self.core = self._core = core_of(session)
         self.transaction: Transaction | None = None
+        self.read_only = False
+        """Whether the open transaction refuses to change anything."""
         self.failed = False
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
         self.current: statement_reader.Statement | None = None
@@ -240,6 +243,7 @@ class Statements:
                 error.code = "E_FORBIDDEN"
             if error.code == "E_NULL" and "Optional[" in error.hint:
                 error.hint = "give the column a value, or declare it without NOT NULL"
+                error.message = error.message.partition(" in ")[0]  # the type, as Python says it
             raise
         except SqlError as error:
             missing = error.code in ("E_TABLE", "E_NAME") and ": there is no" in error.message
@@ -276,6 +280,8 @@ class Statements:
             raise statement.source().error_at(at, "E_UNSUPPORTED", "only a SELECT can be asked AS OF an earlier time")
         if command is not None and self.dry and command in _OF_ROWS:
             return None
+        if command is not None and command not in _READING and command not in _HARMLESS:
+            transaction_modes.refuse_writing(self, statement)
         if command is not None:
             return self._in_turn(command in _READING, command in _ALONE, command, statement)
         source = self.placed(statement.source())
@@ -286,6 +292,9 @@ class Statements:
         reads = (
             handler in _READING and not modifying_ctes.changing(node) and not volatile_functions.mentioned(source.text)
         )
+        asks = handler is Statements.select and not modifying_ctes.changing(node)
+        if not (reads or handler in _HARMLESS or (asks and not volatile_functions.numbers(source.text))):
+            transaction_modes.refuse_writing(self, statement)
         if reads and handler is Statements.select and concurrent_select.there_is(self):
             return concurrent_select.select(self, node, source)
         return self._in_turn(reads, False, Statements._handle, handler, node, source)
@@ -544,17 +553,11 @@ class Statements:
 
     # transactions
 
-    def begin(self, node: exp.Transaction, source: Source) -> Do:
-        """BEGIN"""
-        if self.transaction is not None:
-            raise source.error(node, "E_TRANSACTION", "a transaction is already open", "COMMIT or ROLLBACK it")
-        no_ops.check_modes(node, source)
-        return self._begin
-
-    def _begin(self) -> None:
+    def begin(self, read_only: bool = False) -> None:
+        """Open a transaction."""
         transaction = self.session.transaction()
         transaction.open()
-        self.transaction = transaction
+        self.transaction, self.read_only = transaction, read_only
 
     def commit(self, node: exp.Commit, source: Source) -> Do:
         """COMMIT [AND [NO] CHAIN]"""
@@ -581,10 +584,12 @@ class Statements:
         """
         words = [t.text.upper() for t in source.tokens[-2:]]
 
+        read_only = self.read_only
+
         def do() -> None:
             self._end(undo=undo)
             if words == ["AND", "CHAIN"]:
-                self._begin()
+                self.begin(read_only)
 
         return do
 
@@ -640,7 +645,8 @@ _COMMANDS: dict[str, Callable[[Statements, statement_reader.Statement], Any]] = 
     "VACUUM": no_ops.tidy,
     "ANALYZE": no_ops.tidy,
     "CREATE EXTENSION": no_ops.extension,
-    "START TRANSACTION": no_ops.start,
+    "BEGIN": transaction_modes.begin,
+    "START TRANSACTION": transaction_modes.begin,
     "CREATE DOMAIN": domain_statements.create,
     "DROP DOMAIN": domain_statements.drop,
     "CREATE INDEX": indexes.create,
@@ -701,6 +707,21 @@ _READING: set[Callable[..., Any]] = {
 }
 """Statements that do not wait for other threads' transactions."""
 
+_HARMLESS: set[Callable[..., Any]] = {
+    Statements.commit,
+    Statements.rollback,
+    savepoints.abort,
+    savepoints.savepoint,
+    savepoints.release,
+    transaction_modes.begin,
+    describe_statements.describe,
+    subscription.subscribe,
+    roles.set_role,
+    schemas.set_path,
+    settings.set_zone,
+}
+"""Statements that change no data, beside those that read: a transaction that is READ ONLY has them, too."""
+
 _MAKING: set[Callable[..., Any]] = {definitions.create, definitions.define, definitions.drop}
 """Statements that are executed in dry runs, too."""
 
@@ -727,7 +748,6 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Merge: merge_statement.merge,
     exp.Set: Statements.set_plan,
     exp.Use: schemas.use,
-    exp.Transaction: Statements.begin,
     exp.Commit: Statements.commit,
     exp.Rollback: Statements.rollback,
 }

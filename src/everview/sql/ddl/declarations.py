@@ -577,7 +577,7 @@ class Reading:
 
     def _same_type(self, mine: str, here: DataType, theirs: str, there: DataType, node: exp.Expr) -> None:
         if in_plans(here).optional() != in_plans(there).optional():
-            what = f"{mine} is {here!r}, {theirs} is {there!r}"
+            what = f"{mine} is {in_words(here)}, {theirs} is {in_words(there)}"
             raise self.source.error(node, "E_TYPE", what, "give both columns the same type")
 
     def _actions(self, reference: exp.Reference, node: exp.Expr, columns: list[str]) -> tuple[str, str, bool]:

@@ -8,6 +8,7 @@ Read in this order:
     affected_rows, conflicts             RETURNING; ON CONFLICT
     merge_statement, modifying_ctes      MERGE; WITH queries that change rows
     own_changes, savepoints              a transaction's view of its own changes; savepoints
+    transaction_modes                    BEGIN READ ONLY
     copy_files                           COPY from and to files
     omitted_columns, volatile_functions  missing values; nextval and random
     constraint_checks                    constraints at the end of statements

@@ -36,6 +36,7 @@ from everview.sql.select.compiler import Compiler
 from everview.sql.select.query import Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Relation, Scope
 from everview.sql.text import consumed_parts
+from everview.sql.text.dialects import DEFAULT as POSTGRES
 from everview.sql.text.error_positions import Source
 from everview.types import INT
 
@@ -150,9 +151,11 @@ def _given(
     sql: Statements, node: exp.Insert, table: Table, at: list[int], source: Source, first: bool
 ) -> tuple[list[int], Rows]:
     """The rows to insert, converted to the listed columns, and which of these have values. `first`: no columns are
-    listed, so fewer values than columns are for the first of them, as in PostgreSQL.
+    listed, so fewer values than columns are for the first of them, as in PostgreSQL; other systems refuse that unless
+    the table has defaults.
     """
-    if first and sql.core.defaults.of(table):
+    fewer = first and (source.dialect == POSTGRES or bool(sql.core.defaults.of(table)))
+    if fewer:
         at = at[: _width(node.expression, len(at))]
     at = _without_defaults(node.expression, at)
     known = _constants(sql, node.expression, table, at, source) if node.args.get("with_") is None else None
@@ -162,6 +165,7 @@ def _given(
     if known is not None:
         return at, lambda: known
     query, compiler = sql.bound(node.expression, source, change=node)
+    at = at[: len(query.names)] if fewer else at
     check_width(len(query.names), table, at, node, source)
     omitted_columns.refuse_given(sql, table, at, node, source, source.notes.overriding)
     given = fitted(query, table, at, node, source)
@@ -494,7 +498,7 @@ def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source:
         return _named_key(sql, named, table, source)
     if not columns:
         return None
-    wanted = set(positions_of(columns, table, source))
+    wanted = {p for column in columns for p in positions_of([column], table, source)}  # (x, x) is (x)
     for key in uniques:
         if set(key) == wanted:
             return key

@@ -45,6 +45,11 @@ def mentioned(text: str) -> bool:
     return _MENTIONED.search(text) is not None
 
 
+def numbers(text: str) -> bool:
+    """Whether a text may move a sequence on."""
+    return re.search("nextval|setval|next value", text, re.IGNORECASE) is not None
+
+
 def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()

@@ -1,4 +1,5 @@
 """Introspection of queries and names.
 
-`explain_statements` has EXPLAIN, `describe_statements` DESCRIBE, `show_statements` SHOW, and `reasons` WHY.
+`explain_statements` has EXPLAIN, `describe_statements` DESCRIBE, `show_statements` SHOW,
+`create_statements` SHOW CREATE, and `reasons` WHY.
 """

@@ -104,7 +104,7 @@ def explained(error: SqlError, source: Source, reads: Callable[[str], bool] | No
     word = before_join(source) or of_merge(source) if error.code in _OF_NAMES else None
     if word is None:
         word = found(source, at, reads, _reach(error, source, at), alike=0.8)
-    if word is None or _is_qualified(source, word.token):
+    if word is None or _is_qualified(source, word.token) or _is_relation(error, source, word.token):
         return error
     if not word.token.start <= at <= word.token.end:
         return word.error(source)
@@ -135,6 +135,12 @@ def before_join(source: Source) -> Misspelt | None:
         if meant and token.text.upper() not in KEYWORDS and source.text[token.start : token.end + 1] == token.text:
             return Misspelt(token, meant[0])
     return None
+
+
+def _is_relation(error: SqlError, source: Source, token: Token) -> bool:
+    """Whether a word was understood as the name of a table that is there: `JOIN plain` is no misspelt PLAN."""
+    before = next((t for t in reversed(source.tokens) if t.end < token.start), None)
+    return error.code == "E_UNSUPPORTED" and before is not None and before.text.upper() in ("FROM", "JOIN", "INTO")
 
 
 def _is_qualified(source: Source, token: Token) -> bool:
