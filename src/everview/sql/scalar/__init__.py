@@ -11,6 +11,7 @@ Read in this order:
     logic, casts, roundings                     more of them
     calls, composite_functions                  functions by name; `named_functions` finds user-defined ones
     text_forms, moment_forms                    special syntax of texts and dates
+    moments_elsewhere                           functions of moments of Flink, Spark and MySQL
     strftime                                    templates of moments in other dialects
     zones, interval_arithmetic                  time zones and intervals
     array_forms, row_forms, json_forms          compound values

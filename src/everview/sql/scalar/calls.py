@@ -6,6 +6,7 @@ names are the library's; `SPECIAL` has those whose meaning depends on their argu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from everview.expr.library.regex_functions import in_re2
 from everview.expr.library.signatures import KINDS, Routine
 from everview.expr.nodes import Expr, Literal
 from everview.expr.string_functions import RowFailure
-from everview.sql.scalar import constants, foreign_functions, roundings, zones
+from everview.sql.scalar import constants, foreign_functions, moments_elsewhere, roundings, zones
 from everview.sql.scalar.composite_functions import CALLS
 from everview.sql.scalar.type_names import in_words
 from everview.sql.text import consumed_parts
@@ -219,12 +220,21 @@ _FORMS = ("cast", "exists", "any", "all", "some", "row", "array", "grouping")
 def _to_timestamp(node: exp.Anonymous, scalars: Scalars) -> Expr:
     """to_timestamp(seconds), to_timestamp(text, template): a timestamptz in PostgreSQL, elsewhere a timestamp."""
     op = "epoch_to_timestamp" if len(node.expressions) == 1 else "parse_timestamp"
+    if op == "epoch_to_timestamp" and _is_moment(node.expressions[0], scalars):  # as Flink and Spark write a cast
+        return scalars.bind(exp.Cast(this=node.expressions[0], to=exp.DataType.build("timestamp", dialect=DEFAULT)))
     found = routine(op, node.expressions, node, scalars)
     if scalars.source.dialect != DEFAULT:
         return found
     if op == "parse_timestamp":
         return zones.absolute(scalars, found)  # a local time
     return constants.folded(functions.cast(found, TIMESTAMPTZ), scalars.compiler.interner)
+
+
+def _is_moment(node: exp.Expr, scalars: Scalars) -> bool:
+    """Whether a text is one of a moment: '12.5' is a number of seconds in PostgreSQL, which reads no other texts."""
+    if isinstance(node, exp.Literal):
+        return node.is_string and re.match(r"\s*\d{4}-\d", node.name) is not None
+    return scalars.bind(node).type.kind == "str"
 
 
 ORIGINS = {"date_bin": "2000-01-01", "time_bucket": "2000-01-03"}
@@ -353,4 +363,5 @@ SPECIAL: dict[str, Callable[[exp.Anonymous, Scalars], Expr]] = {
     "random": _random,
     "setseed": _random,
     "gen_random_uuid": _random,
+    **moments_elsewhere.SPECIAL,
 }

@@ -279,11 +279,13 @@ def composed(texts: tuple[str, ...], name: str, given: list[exp.Expr], at: exp.E
     return scalars.call("attempt", found, scalars.call("eq", *(scalars.call("is_null", a) for a in args[:2])))
 
 
-def over_values(tree: exp.Expr, text: str, args: list[Expr], scalars: Scalars) -> Expr:
+def over_values(
+    tree: exp.Expr, text: str, args: list[Expr], scalars: Scalars, dialect: str = statement_reader.DEFAULT
+) -> Expr:
     """An expression of the columns a1, a2, ... bound over values that stand for them."""
     compiler, outside = scalars.compiler, scalars.source
     fields = tuple(Field(f"a{i + 1}", "") for i in range(len(args)))
-    source = Source(text, zone=outside.zone)
+    source = Source(text, zone=outside.zone, dialect=dialect)
     scope = Scope(Relation(plan.Table(-1, tuple(a.type for a in args) or (INT,)), fields or (Field("a1", ""),)), source)
     compiler.source = source
     try:

@@ -51,6 +51,7 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.DateFromParts: ("year", "month", "day"),
     exp.StrPosition: ("this", "substr", "position"),
     exp.RegexpExtract: ("this", "expression", "group", "null_if_pos_overflow"),
+    exp.TimestampDiff: ("this", "expression", "unit"),
     exp.DateDiff: ("this", "expression", "unit", "date_part_boundary"),
     **dict.fromkeys(
         (exp.TimeToStr, exp.StrToTime, exp.TsOrDsToDate, exp.StrToDate),

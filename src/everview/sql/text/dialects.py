@@ -31,7 +31,7 @@ from sqlglot.parser import TIME_ZONE_RE
 import everview
 from everview.sql.text.call_names import AGGREGATES, LISTS, SCALARS, TABLES, TYPED
 
-_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *TYPED, *LISTS}
+_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *TYPED, *LISTS, "timestampdiff"}
 
 
 def _json_operator(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
