@@ -40,6 +40,7 @@ class Folding:
     distinct: bool = False
     filtered: bool = False
     fraction: float = 0.0
+    """of a percentile; UNKNOWN if it is NULL"""
     types: tuple[DataType, ...] = field(default=(), metadata={"later": True})
     """Those of the arguments and the sort columns, if some do not sort by themselves (`everview.sql.lists.told`)."""
 
@@ -54,7 +55,7 @@ class Folding:
         args = [(row[: self.width], n) for row, n in rows if self.name in KEEP_NULLS or None not in row[: self.width]]
         if self.distinct:
             args = [(row, 1) for row in {tuple(map(itself, row)): row for row, _ in args}.values()]
-        return [(FOLDS[self.name](args, self) if args else None,)]
+        return [(FOLDS[self.name](args, self) if args and self.fraction != UNKNOWN else None,)]
 
 
 def in_order(rows: Counted, width: int, order: tuple[bool, ...], types: tuple[DataType, ...] = ()) -> Counted:
@@ -68,6 +69,9 @@ def in_order(rows: Counted, width: int, order: tuple[bool, ...], types: tuple[Da
 
 
 KEEP_NULLS = {"first", "last"}
+
+UNKNOWN = -1.0
+"""The fraction of percentile_cont(NULL), which is NULL."""
 
 
 def _values(rows: Counted) -> list[Any]:

@@ -15,8 +15,9 @@ from everview.errors import did_you_mean
 from everview.expr import common_types, functions
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
-from everview.sql.folds import PAIRS, Folding
+from everview.sql.folds import PAIRS, UNKNOWN, Folding
 from everview.sql.lists import told
+from everview.sql.scalar.constants import folded
 from everview.sql.scalar.type_names import in_words
 from everview.sql.select.sort_keys import sort_keys
 from everview.types import FLOAT, INT, DataType
@@ -132,6 +133,8 @@ def _fraction(call: Given, grouped: Grouped) -> float:
     """The part of the way that a percentile is at: its last argument, a constant from 0 to 1."""
     if call.name not in ("percentile_cont", "percentile_disc"):
         return 0.0
+    if len(call.args) == 3 and _written(call, grouped).lower() == "approx_percentile":
+        _exact(call.args.pop(), grouped)
     if len(call.args) != 2:
         hint = "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)"
         raise grouped.source.error(
@@ -139,11 +142,22 @@ def _fraction(call: Given, grouped: Grouped) -> float:
         )
     at = call.args.pop()
     value = grouped.below.bind(at)
-    if not isinstance(value, Constant) or value.type.kind not in common_types.NUMBERS or value.value is None:
+    value = folded(value, grouped.compiler.interner)
+    if isinstance(value, Constant) and value.value is None:
+        return UNKNOWN
+    if not isinstance(value, Constant) or value.type.kind not in common_types.NUMBERS:
         raise grouped.source.error(at, "E_LITERAL", "the fraction of a percentile must be a constant number")
     if not 0 <= value.value <= 1:
         raise grouped.source.error(at, "E_RANGE", f"the fraction {value.value} is not between 0 and 1")
     return float(value.value)
+
+
+def _exact(error: exp.Expr, grouped: Grouped) -> None:
+    """Check the error (or Spark's accuracy) that approx_percentile may have. It has none here."""
+    value = grouped.below.bind(error)
+    number = value.value if isinstance(value, Constant) and value.type.kind in common_types.NUMBERS else None
+    if number is None or number <= 0:
+        raise grouped.source.error(error, "E_LITERAL", "the error of approx_percentile must be a constant above 0")
 
 
 def _check_types(call: Given, args: tuple[Expr, ...], grouped: Grouped) -> None:
