@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from pathlib import Path
 
@@ -173,3 +174,14 @@ def test_messages_say_the_types_of_sql_and_comments_are_on_what_is_there() -> No
     for kind in ("INDEX j", "INDEX plain_pkey", "SEQUENCE qq", "TYPE moood", "DOMAIN d", "SCHEMA s"):
         with pytest.raises(SqlError, match=f"there is no {kind.split()[0].lower()} {kind.split()[1]}"):
             db.sql(f"COMMENT ON {kind} IS 'x'")
+
+
+def test_windows_of_spark_may_be_the_first_key() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (ts timestamp); INSERT INTO t VALUES ('2021-01-01 00:04'), ('2021-01-01 00:06'), (NULL)")
+    db.sql("CREATE VIEW v AS SELECT window.start, count(*) AS n FROM t GROUP BY window(ts, '10 minutes', '5 minutes')")
+    start = dt.datetime(2021, 1, 1)
+    step = dt.timedelta(minutes=5)
+    assert db["v"].rows() == [(start - step, 1), (start, 2), (start + step, 1)]
+    db.sql("DELETE FROM t WHERE ts > '2021-01-01 00:05'")
+    assert db["v"].rows() == [(start - step, 1), (start, 1)]

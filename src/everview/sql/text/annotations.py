@@ -9,6 +9,9 @@ from everview.plan.multiway import Choice
 SESSION = "sessio_"
 """The name of the function SESSION for sqlglot, where the word is a keyword."""
 
+WINDOW = "windo_"
+"""The same of Spark's window(ts, '10 minutes') behind GROUP BY."""
+
 
 @dataclass(frozen=True)
 class TableWindow:

@@ -7,6 +7,7 @@
     jsonb_to_recordset(j) AS r(x int, y text)                      a derived table over jsonb_array_elements(j)
     jsonb_to_record(j) AS r(x int, y text)                         a derived table of one row
     x IN (VALUES (1), (2)), and behind ANY and ALL                 a query over those rows
+    GROUP BY window(ts, '10 minutes'), window.start                GROUP BY HOP(ts, slide, size), HOP_START
 
 A pattern finds out whether a text may have one of them, so that others are not searched.
 """
@@ -17,9 +18,12 @@ import re
 
 from sqlglot import exp
 
+from everview.sql.text.annotations import WINDOW
+from everview.sql.text.tokens import STOOD_FOR, words_of
+
 _MAYBE = re.compile(
     r"percentile_(cont|disc)\s*\(\s*array|\)\s*(not\s+)?in\s*\(|to_record(set)?\s*\("
-    r"|\b(in|any|some|all)\s*\(\s*values\b"
+    r"|\bwindo[w_]\s*\(|\b(in|any|some|all)\s*\(\s*values\b"
     r"|\)\s*[=<>!]+\s*((any|some|all)\s*)?\(\s*(select|with)",
     re.IGNORECASE,
 )
@@ -44,6 +48,8 @@ def rephrased(tree: exp.Expr, text: str) -> exp.Expr:
         _listed(among)
     for compared in list(tree.find_all(*_COMPARISONS)):
         _comparison(compared)
+    for group in list(tree.find_all(exp.Group)):
+        _windows(group)
     for node in list(tree.find_all(exp.WithinGroup, exp.In, exp.Table, exp.Lateral)):
         if isinstance(node, exp.WithinGroup):
             _percentiles(node)
@@ -78,6 +84,39 @@ def _percentiles(node: exp.WithinGroup) -> None:
     if isinstance(whole.parent, exp.Select) and whole.arg_key == "expressions":
         made = exp.alias_(made, name)
     whole.replace(made)
+
+
+# ---- Spark's windows of time
+
+
+def _windows(group: exp.Group) -> None:
+    """window(ts, size [, slide [, offset]]) among the keys. Rows without a time are in no window, as in HOP."""
+    calls = [k for k in group.expressions if isinstance(k, exp.Anonymous) and k.name.lower() in ("window", WINDOW)]
+    for call in calls:
+        call.set("this", "window")
+    select = group.parent
+    if len(calls) != 1 or not isinstance(select, exp.Select) or not 2 <= len(calls[0].expressions) <= 4:
+        return
+    moment, *lengths = calls[0].expressions
+    named = any(table.alias_or_name.lower() == "window" for table in select.find_all(exp.Table, exp.Subquery))
+    if named or not all(isinstance(each, exp.Literal) and each.is_string for each in lengths):
+        return
+    size, slide, *offset = [exp.Interval(this=e.copy()) for e in (lengths if len(lengths) > 1 else lengths * 2)]
+    args = [moment, slide, size, *offset]
+
+    def hop(name: str, at: exp.Expr) -> exp.Expr:
+        made = exp.Anonymous(this=name, expressions=[a.copy() for a in args])
+        made.meta.update(at.meta)
+        made.meta[STOOD_FOR] = words_of(at)
+        return made
+
+    for column in list(select.find_all(exp.Column)):
+        if column.table.lower() != "window" or column.name.lower() not in ("start", "end"):
+            continue
+        made = hop(f"hop_{column.name.lower()}", column)
+        is_output = column.parent is select and column.arg_key == "expressions"
+        column.replace(exp.alias_(made, column.name.lower()) if is_output else made)
+    calls[0].replace(hop("hop", calls[0]))
 
 
 # ---- VALUES in the place of a query

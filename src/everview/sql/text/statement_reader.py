@@ -31,7 +31,7 @@ from sqlglot.errors import ParseError, TokenError
 from everview.codes.digits import whole_number
 from everview.sql.select.join_plans import hinted
 from everview.sql.text import foreign_syntax, keywords, misspellings, syntax_errors
-from everview.sql.text.annotations import SESSION, Notes, TableWindow, WatermarkNote
+from everview.sql.text.annotations import SESSION, WINDOW, Notes, TableWindow, WatermarkNote
 from everview.sql.text.call_names import PARSERS_OWN
 from everview.sql.text.consumed_parts import recorded
 from everview.sql.text.dialects import DEFAULT, protected, reader
@@ -441,7 +441,7 @@ def parsed(source: Source) -> exp.Expr:
     _check_calls(source)
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
-        text = _without_sessions(source)
+        text = _without_keywords(source)
         cut = source.tokens if source.is_cut and text is source.text and len(text) > KEPT_LETTERS else None
         node = _tree(text, source.dialect, cut)
     except (ParseError, TokenError) as error:
@@ -484,7 +484,7 @@ def readable(dialect: str) -> Callable[[str], bool]:
     def reads(text: str) -> bool:
         try:
             [statement] = statements(text, lambda: dialect)
-            tree = _tree_once.__wrapped__(_without_sessions(statement.source()), dialect)
+            tree = _tree_once.__wrapped__(_without_keywords(statement.source()), dialect)
         except (SqlError, ParseError, TokenError, ValueError):
             return False
         return isinstance(tree, _STATEMENT_NODES)
@@ -499,9 +499,13 @@ _STATEMENT_NODES = (
 """What a statement is read as; anything else is an expression, or one that sqlglot does not know."""
 
 
-def _without_sessions(source: Source) -> str:
-    """The text with SESSION(...) renamed to a non-keyword of the same length."""
+def _without_keywords(source: Source) -> str:
+    """The text with SESSION(...) and GROUP BY window(...) renamed to non-keywords of the same length."""
     text = source.text
+    for before, token, following in zip(source.tokens, source.tokens[1:], source.tokens[2:], strict=False):
+        kinds = before.token_type, token.token_type, following.token_type
+        if kinds == (TokenType.GROUP_BY, TokenType.WINDOW, TokenType.L_PAREN):
+            text = f"{text[: token.start]}{WINDOW}{text[token.end + 1 :]}"
     for token, following in itertools.pairwise(source.tokens):
         if token.token_type == TokenType.SESSION and following.token_type == TokenType.L_PAREN:
             text = f"{text[: token.start]}{SESSION}{text[token.end + 1 :]}"
