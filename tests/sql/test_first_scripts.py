@@ -185,3 +185,28 @@ def test_windows_of_spark_may_be_the_first_key() -> None:
     assert db["v"].rows() == [(start - step, 1), (start, 2), (start + step, 1)]
     db.sql("DELETE FROM t WHERE ts > '2021-01-01 00:05'")
     assert db["v"].rows() == [(start - step, 1), (start, 1)]
+
+
+def test_tables_of_schemas_in_time_windows() -> None:
+    db = ev.connect()
+    db.sql("CREATE SCHEMA s; CREATE TABLE s.w (ts timestamp, k int)")
+    db.sql("CREATE VIEW s.v AS SELECT window_end, count(*) AS n FROM TUMBLE(s.w, ts, INTERVAL '1 minute') GROUP BY 1")
+    db.sql("INSERT INTO s.w VALUES ('2020-01-01 00:01:30', 1), ('2020-01-01 00:01:50', 2)")
+    assert db["s.v"].rows() == [(dt.datetime(2020, 1, 1, 0, 2), 2)]
+    inner = "SELECT ts, k FROM SESSION(TABLE s.w PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1 minute')"
+    both, each = [30, 30], [30, 50]
+    for form, expected in (
+        ("s.w, ts, INTERVAL '1 minute', k", each),
+        ("TABLE s.w PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1 minute'", each),
+        ("TABLE s.w, DESCRIPTOR(ts), INTERVAL '1 minute'", both),
+        ("(SELECT * FROM s.w) PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1 minute'", each),
+        ("TABLE (SELECT * FROM s.w) PARTITION BY (k), DESCRIPTOR(ts), INTERVAL '1 minute'", each),
+        ("(SELECT * FROM s.w), DESCRIPTOR(ts), INTERVAL '1 minute'", both),
+        (f"({inner}) PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1 minute'", each),
+        (f"({inner}), DESCRIPTOR(ts), INTERVAL '1 minute'", both),
+        (f"(SELECT * FROM ({inner}) AS q), DESCRIPTOR(ts), INTERVAL '1 minute'", both),
+    ):
+        starts = db.sql(f"SELECT k, window_start FROM TABLE(SESSION({form})) ORDER BY k").rows()
+        assert starts == [(k, dt.datetime(2020, 1, 1, 0, 1, second)) for k, second in enumerate(expected, 1)], form
+    with pytest.raises(SqlError, match=r"no table or view s\.ww"):
+        db.sql("SELECT k FROM TUMBLE(s.ww, ts, INTERVAL '1 minute')")

@@ -16,6 +16,7 @@ HOP, CUMULATE and SESSION stand in GROUP BY too, without the table (`group`); TU
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.select.table_functions import TableCall
 from everview.sql.text import consumed_parts
 from everview.sql.text.annotations import SESSION
-from everview.sql.text.error_positions import offset_of
+from everview.sql.text.error_positions import Source, offset_of
 from everview.types import INT, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     low, high = _ARITY[call_.name]
     if not low <= len(call_.args) <= high:
         raise compiler.source.error(call_.node, "E_ARITY", f"{call_.name}: {_SYNTAX[call_.name]}")
-    by = compiler.source.notes.session_keys.get(offset_of(call_.args[0]), ())
+    by = _session_keys(call_, compiler.source)
     call_ = replace(call_, args=[*call_.args, *map(exp.column, by)]) if by else call_
     table = _table(compiler, call_.args[0], env)
     scope = Scope(table, compiler.source)
@@ -72,6 +73,20 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     starred = named in compiler.source.notes.described
     return Relation(_with_time(made), (*fields, Field(WINDOW_TIME, starred=starred)))
 
+
+def _session_keys(call_: TableCall, source: Source) -> tuple[str, ...]:
+    """The columns of PARTITION BY, which was noted at the word before it: the table's name (w, of s.w), or the bracket
+    that closes a query. That one is found by what follows it: the time of this call, and not of one inside the query.
+    """
+    table, notes = call_.args[0], source.notes.session_keys
+    if isinstance(table, exp.Column):
+        return notes.get(offset_of(table.this), ())
+    first, end = offset_of(table), offset_of(_described(call_.args[1]))
+    own = (at for at in notes if first <= at < end and _TIME_FOLLOWS.fullmatch(source.text, at + 1, end))
+    return notes.get(max(own, default=-1), ())
+
+
+_TIME_FOLLOWS = re.compile(r"\s*,\s*(descriptor\s*\(\s*)?", re.IGNORECASE)
 
 WINDOW_TIME = "window_time"
 """The last millisecond of a window, as Flink has it. It exists only in texts that name it; there it is a part of * if
@@ -138,8 +153,9 @@ def _table(compiler: Compiler, node: exp.Expr, env: Env) -> Relation:
     """The table that is named, or a query."""
     if isinstance(node, exp.Subquery):
         return compiler.derived(node, env)
-    if isinstance(node, exp.Column) and not node.table and isinstance(node.this, exp.Identifier):
-        return compiler.table(exp.Table(this=node.this), env).called(node.name)
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
+        named = exp.Table(this=node.this, db=node.args.get("table"), catalog=node.args.get("db"))
+        return compiler.table(named, env).called(node.name)
     raise compiler.source.refuse(node, "a table, a view or a query in parentheses is expected here")
 
 
