@@ -18,6 +18,7 @@ from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import statement_reader
+from everview.sql.text.dialects import DEFAULT
 from everview.sql.text.error_positions import Source
 from everview.types import INT
 
@@ -279,9 +280,7 @@ def composed(texts: tuple[str, ...], name: str, given: list[exp.Expr], at: exp.E
     return scalars.call("attempt", found, scalars.call("eq", *(scalars.call("is_null", a) for a in args[:2])))
 
 
-def over_values(
-    tree: exp.Expr, text: str, args: list[Expr], scalars: Scalars, dialect: str = statement_reader.DEFAULT
-) -> Expr:
+def over_values(tree: exp.Expr, text: str, args: list[Expr], scalars: Scalars, dialect: str = DEFAULT) -> Expr:
     """An expression of the columns a1, a2, ... bound over values that stand for them."""
     compiler, outside = scalars.compiler, scalars.source
     fields = tuple(Field(f"a{i + 1}", "") for i in range(len(args)))

@@ -33,7 +33,6 @@ _SIZES = {
     "day": 86_400_000_000, "week": 604_800_000_000,
 }  # fmt: skip
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
-_MONTH = "'month'"
 _DAYS = ("day", "week", *_MONTHS)
 """Units by which a date stays one."""
 
@@ -41,6 +40,15 @@ _DAYS = ("day", "week", *_MONTHS)
 def _microseconds(moment: str) -> str:
     seconds = f"extract(epoch FROM date_trunc('second', {moment}))::bigint"
     return f"({seconds} * 1000000 + extract(microseconds FROM {moment})::bigint % 1000000)"
+
+
+def _month(moment: str) -> str:
+    return f"(extract(year FROM {moment})::bigint * 12 + extract(month FROM {moment})::bigint)"
+
+
+def _into_month(moment: str) -> str:
+    start = f"date_trunc('month', {moment})"
+    return f"({_microseconds(moment)} - {_microseconds(start)})"
 
 
 def _difference(unit: str, moments: tuple[exp.Expr, exp.Expr], scalars: Scalars) -> str:
@@ -52,13 +60,8 @@ def _difference(unit: str, moments: tuple[exp.Expr, exp.Expr], scalars: Scalars)
         a, b = (f"({each}tz AT TIME ZONE 'UTC')" for each in (a, b))
     if unit in _SIZES:
         return f"({_microseconds(b)} - {_microseconds(a)}) / {_SIZES[unit]}"
-    month, into = (
-        f"({one(b)} - {one(a)})"
-        for one in (
-            lambda at: f"(extract(year FROM {at})::bigint * 12 + extract(month FROM {at})::bigint)",
-            lambda at: f"({_microseconds(at)} - {_microseconds(f'date_trunc({_MONTH}, {at})')})",
-        )
-    )
+    month = f"({_month(b)} - {_month(a)})"
+    into = f"({_into_month(b)} - {_into_month(a)})"
     early = f"CASE WHEN {month} > 0 AND {into} < 0 THEN 1 WHEN {month} < 0 AND {into} > 0 THEN -1 ELSE 0 END"
     return f"({month} - {early}) / {_MONTHS[unit]}"
 
