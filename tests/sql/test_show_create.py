@@ -120,3 +120,13 @@ def test_show_like() -> None:
     assert db.sql("SHOW VIEWS FROM s LIKE '%v'").rows() == [("s.v",)]
     assert [row[0] for row in db.sql("SHOW COLUMNS FROM t1 LIKE '%c'").rows()] == ["abc"]
     assert [row[0] for row in db.sql("SHOW COLUMNS IN t1 NOT LIKE '%c'").rows() if row[0]] == ["ab"]
+
+
+def test_only_owners_see_how_views_were_made() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (x int); CREATE VIEW v AS SELECT x FROM t WHERE x <> 42; CREATE ROLE ann")
+    db.sql("GRANT SELECT ON v TO ann; SET ROLE ann")
+    for text in ("SHOW CREATE VIEW v", "SHOW CREATE TABLE t", "SHOW CREATE VIEW nope"):
+        with pytest.raises(EverviewError, match="E_FORBIDDEN") as caught:
+            db.sql(text)
+        assert "42" not in str(caught.value)
