@@ -20,6 +20,7 @@ from everview.errors import EverviewError
 from everview.language.collection import Collection
 from everview.language.relation import relation_of
 from everview.plan.rewrites import REWRITES, simplified
+from everview.session.local_shards import local_shards
 from everview.session.names.plan_preparation import by_another_plan
 from tests.optimiser.trimming import Spelling
 
@@ -280,6 +281,21 @@ def test_verbatim_rewrites_nothing() -> None:
             "CREATE VIEW v AS SELECT a, s FROM (SELECT a, sum(b) AS s FROM t GROUP BY a) q WHERE a = 3"
         ).explain()
         assert "Reduce[r0]" in text and "rewrite" not in text
+
+
+def test_magic_sets_in_shards() -> None:
+    query, found = LOOPS["magic"].replace("= 3", "= 6"), []
+    rows = [(i // 2, i) for i in range(2, 30)]
+    for db, hint in ((ev.connect(), "verbatim"), (ev.connect(), "binary"), (local_shards(3), "binary")):
+        with db:
+            t = db.table("t", {"a": int, "b": int})
+            t.insert(rows[:20])
+            view = db.sql(f"/*+ plan({hint}) */ CREATE VIEW v AS {query}")
+            t.insert(rows[20:])
+            t.delete([(2, 4)])
+            assert ("rewrite magic" in view.explain()) == (hint == "binary")
+            found.append(Counter(view.rows()))
+    assert found[0] == found[1] == found[2] != Counter()
 
 
 LOOPS = {
