@@ -186,6 +186,7 @@ def test_misspellings(text: str, code: str, says: str) -> None:
 def test_comments_on_what_shows_none_are_told() -> None:
     """Dumps comment on schemas, indexes, constraints: accepted, and said not to be kept."""
     with ev.connect() as db:
+        db.sql("CREATE TABLE t (x int PRIMARY KEY)")
         for what in (
             "SCHEMA public",
             "EXTENSION plpgsql",
