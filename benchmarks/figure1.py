@@ -40,7 +40,7 @@ Labels = dict[tuple[int, int, int], int]
 
 
 def label_differences(db: Any) -> Labels:
-    """What the loop that spreads labels holds. It is the only minimum in a loop."""
+    """What the loop that spreads labels holds. It is the only minimum in a loop (a tree would hold no rounds)."""
     (reduce,) = (
         o for o in core_of(db).runtime.dataflow.operators() if o.trace is not None and o.label.startswith("min by")
     )
@@ -114,7 +114,7 @@ def _evaluate(options: argparse.Namespace, held: common.Ints, prioritized: bool,
     """Load the window, then slide, and count."""
     with common.connect(options) as db:
         edge = db.table("edge", {"src": int, "dst": int})
-        view = db.view("wcc", recursive.components(edge, "iterate", prioritized))
+        view = db.view("wcc", recursive.components(edge, "iterate", prioritized), plan="rounds")
         load, _ = common.once(lambda: edge.insert(common.columns(("src", "dst"), held[:, :2])))
         labels = label_differences(db)
         rounds = changed({}, labels)

@@ -120,7 +120,7 @@ def test_no_path_of_one_machine_is_in_the_tree() -> None:
     pattern = re.compile(rb"(^|[^.\w])/(work|farm|root|home)/[a-z]", re.MULTILINE)
     folders = ("src", "tests", "benchmarks", "examples", "docs", ".ci")
     files = [*ROOT.glob("*"), *(p for folder in folders for p in (ROOT / folder).rglob("*"))]
-    made = {".git", "__pycache__", "target"}
+    made = {".git", "__pycache__", "target", "results"}  # results: what benchmarks have measured here
     texts = [p for p in files if p.is_file() and not made & set(p.relative_to(ROOT).parts) and p.suffix != ".gz"]
     assert len(texts) > 1000
     found = [p for p in texts if pattern.search(p.read_bytes())]
