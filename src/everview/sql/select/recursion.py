@@ -101,7 +101,9 @@ def _circular(reads: dict[str, list[str]]) -> list[str]:
 
 def _only_grows(group: dict[str, Relation]) -> bool:
     """Whether the queries of a loop keep every row while the recursion grows: then the order of the rounds is free."""
-    loop = next(iter(group.values())).node.loop  # type: ignore[attr-defined]
+    result = next(iter(group.values())).node
+    assert isinstance(result, LoopResult)
+    loop = result.loop
     return not any(isinstance(node, SHRINKS) for body in loop.bodies for node in _of_variable(body, loop.depth))
 
 
